@@ -277,8 +277,9 @@ constexpr std::array kCodes{
         "other parameters: then it makes the file anew."},
     ErrorCode{
         "E313", "own runs that do not go together",
-        "What is learnt holds for one generation of GPUs and hosts: runs of others have a file "
-        "of their own, and a scenario names that of its cluster."},
+        "What is learnt holds for one generation of GPUs and hosts, and for software of 2022 and "
+        "before or of later years (kernels.libraries): runs of others have a file of their own, "
+        "and a scenario names that of its cluster."},
     ErrorCode{"E314", "runs that nothing can be learnt from",
               "A run that took more than twice as long as forecast, or less than half of it, is "
               "doubtful and has no say: most of what was measured is something else than what the "

@@ -20,8 +20,8 @@
 
 namespace stepcast {
 
-// Shares of measured / forecast that lie below a column of the table: runs of a dozen sources say
-// nothing of one in a hundred.
+// Shares of measured / forecast that lie below a column of the table: nine sources, of which
+// four print what is reserved, say nothing of one run in a hundred.
 inline constexpr std::array<double, 11> kMemoryShares{0.05, 0.1, 0.2, 0.3, 0.4, 0.5,
                                                       0.6,  0.7, 0.8, 0.9, 0.95};
 

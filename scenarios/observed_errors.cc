@@ -133,9 +133,7 @@ std::optional<Interval> interval_of(const Scenario& scenario, const Result& resu
   const ClassErrors* like = errors_like(observed_errors(), name);
   const ClassErrors* with_own =
       own > 0 ? errors_like(own_run_errors(), own_run_class(own, name)) : nullptr;
-  // Own runs make nothing less certain: in a class that they say little of, the interval stays.
-  const auto width = [](const ClassErrors& c) { return c.high / c.low; };
-  if (with_own != nullptr && (like == nullptr || width(*with_own) < width(*like))) like = with_own;
+  if (with_own != nullptr) like = with_own;
   if (like == nullptr) return {};
   const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);
   Interval i = make_interval(result.step_time, costs.whole, *like);

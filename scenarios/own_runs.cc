@@ -33,7 +33,9 @@ std::shared_ptr<const OwnRuns> read_own_runs(const std::string& text, const std:
       throw file_error("E313",
                        fmt::format("these runs were on {}, and other parameters hold for {}",
                                    own.gpu, node.gpu.name),
-                       file, "a cluster of another generation has own runs of its own");
+                       file,
+                       "a cluster of another generation, or software of another age "
+                       "(kernels.libraries), has own runs of its own");
     constexpr double kRounding = 1e-3;
     if (std::abs(shared->value - p.prior) > kRounding * std::max(1.0, std::abs(shared->value)))
       runs.warning = "the own runs " + file +

@@ -296,6 +296,8 @@ Scenario ScenarioDocument::resolve() && {
   auto resolved = std::move(*this).try_resolve();
   if (InputError* refused = std::get_if<InputError>(&resolved)) throw std::move(*refused);
   Scenario scenario = std::move(std::get<Scenario>(resolved));
+  // Who has runs of their own has said by them whose software it is.
+  if (scenario.own_runs != nullptr) return scenario;
   if (const auto profile = older_software(written.tree(), scenario)) {
     written.set("software", scalar_value(std::string(*profile)));
     auto older = std::move(written).try_resolve();

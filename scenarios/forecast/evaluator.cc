@@ -130,8 +130,9 @@ void Evaluator::begin(const Scenario& scenario) {
     table_ = pricing_table(scenario).table;
     prices_ = {};
   }
-  if (!same || in_situ_ != scenario.in_situ) plans_.clear();
+  if (!same || in_situ_ != scenario.in_situ || own_runs_ != scenario.own_runs) plans_.clear();
   in_situ_ = scenario.in_situ;
+  own_runs_ = scenario.own_runs;
 }
 
 std::optional<StepOutcome> Evaluator::step(const Scenario& scenario) {

@@ -59,6 +59,7 @@ class Evaluator {
   const CostTable* table_ = nullptr;
   std::shared_ptr<const CalibrationTable> calibration_;  // keeps a table of the user's own
   bool in_situ_ = true;
+  std::shared_ptr<const OwnRuns> own_runs_;  // what plans_ were priced with
 
   StagePassCache passes_;
   PriceCache prices_;

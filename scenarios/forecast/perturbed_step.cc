@@ -82,9 +82,13 @@ Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGrap
   if (is_perturbed(scenario)) return undisturbed;
   const InterferenceChoice choice = choose_interference(scenario, table, undisturbed);
   if (!choice.factors) return undisturbed;
-  const ContentionResult contended =
-      run_contended(graph, prices, LaneSet{}, Traffic{}, *choice.factors);
-  return cost_of(scenario, contended.lanes);
+  try {
+    const ContentionResult contended =
+        run_contended(graph, prices, LaneSet{}, Traffic{}, *choice.factors);
+    return cost_of(scenario, contended.lanes);
+  } catch (InputError& e) {
+    throw with_code_and_file(std::move(e), "E123", scenario.file);
+  }
 }
 
 TracedLane all_stages(const PricedStep& step, int64_t lane, Timeline timeline) {

@@ -321,6 +321,8 @@ std::optional<Time> step_time(const Scenario& s) {
     return step_time_of(s, pricing.table, step->graph, step->prices);
   } catch (const Deadlock&) {
     return {};
+  } catch (const InputError&) {  // longer than contention can be followed
+    return {};
   }
 }
 

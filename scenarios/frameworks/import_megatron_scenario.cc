@@ -17,12 +17,14 @@ namespace stepcast {
 namespace {
 
 // The argument that says that others are of Megatron-LM v2, of 2021 and early 2022; empty: none.
-// v3.0 names them --recompute-* and refuses the old ones (megatron/arguments.py); a list of all
-// arguments has those of its version, set or not.
+// v3.0 names them --recompute-* and refuses the old ones (megatron/arguments.py).  A list of all
+// arguments has those of its version, set or not, --DDP-impl among them; NeMo's files have some of
+// the same names, unset, and not that one.
 std::string_view sign_of_version_2(const ArgumentReader& a) {
+  const bool list = a.named("DDP_impl");
   for (const std::string_view name : {"checkpoint_activations", "activations_checkpoint_method",
                                       "distribute_checkpointed_activations"})
-    if (a.named(name)) return name;
+    if (list ? a.named(name) : a.given(name)) return name;
   return {};
 }
 

@@ -24,8 +24,20 @@ bool has(std::string_view line, std::string_view part) {
   return line.find(part) != std::string_view::npos;
 }
 
+// Whether `part` begins a word: "tps:" does not in "https:".  The colour before it ends in an m.
+bool has_word(std::string_view line, std::string_view part) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  for (size_t at = line.find(part); at != line.npos; at = line.find(part, at + 1)) {
+    const std::string_view before = line.substr(0, at);
+    const size_t colour = before.rfind('\x1b');
+    if (before.empty() || !is_letter(before.back())) return true;
+    if (colour != before.npos && before.find('m', colour) == at - 1) return true;
+  }
+  return false;
+}
+
 bool is_titan_step(std::string_view line) {
-  return has(line, kTitanRate) && has(line, "step:") && !has(line, "validate");
+  return has_word(line, kTitanRate) && has_word(line, "step:") && !has(line, "validate");
 }
 
 // The number after `label` in the line, and where it stands.

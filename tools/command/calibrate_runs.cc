@@ -81,7 +81,9 @@ void check_alike(std::span<const TrainedRun> runs) {
         "E313",
         fmt::format("'{}' was on {}, '{}' on {}: other parameters hold for them", run.name,
                     node.gpu.name, runs.front().name, first.cluster.node.gpu.name),
-        run.file, "runs of each generation of GPUs make a file of their own");
+        run.file,
+        "runs of each generation of GPUs, and of each age of software (kernels.libraries), make a "
+        "file of their own");
   }
 }
 
@@ -181,8 +183,8 @@ std::string value_text(double value, double sd) {
 std::string in_words(const InSituParameter& before, const InSituParameter& now) {
   if (neutral_value(now.term) != 1) {
     const double more = now.value - before.prior;
-    return fmt::format("{}{:.2g} {} than in published runs", more < 0 ? "" : "+", more,
-                       unit_of(now.term));
+    return fmt::format("{:.2g} {} {} than in published runs", std::abs(more), unit_of(now.term),
+                       more < 0 ? "less" : "more");
   }
   const double more = 100 * (now.value / before.prior - 1);
   return fixed(std::abs(more), 1) + (more < 0 ? " % shorter" : " % longer") +

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
+#include "calibrate/price/in_situ.h"
 #include "scenarios/forecast/step.h"
+#include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "tests/scenarios/forecast/random_layouts.h"
 
@@ -72,6 +75,24 @@ TEST(Evaluator, TellsModelsAndClustersApart) {
       ASSERT_EQ(got->time, want->time);
     }
   }
+}
+
+// Own runs are no part of the cluster, and prices of a bound have them.
+TEST(Evaluator, BoundsAreOfTheOwnRunsOfEachScenario) {
+  RandomLayouts random(11);
+  Scenario plain = random.next();
+  Scenario slower = plain;
+  auto own = std::make_shared<OwnRuns>();
+  own->parameters.assign(in_situ_parameters().begin(), in_situ_parameters().end());
+  for (InSituParameter& p : own->parameters)
+    if (p.term == InSituTerm::products) p.value *= 1.5;
+  slower.own_runs = own;
+  Evaluator both, alone;
+  const auto long_bound = both.bound(slower), bound = both.bound(plain);
+  const auto want = alone.bound(plain);
+  ASSERT_TRUE(long_bound && bound && want);
+  EXPECT_GT(long_bound->time, want->time);
+  EXPECT_EQ(bound->time, want->time);
 }
 
 // Everything in the graph, as text.

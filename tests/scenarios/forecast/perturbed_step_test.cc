@@ -464,6 +464,20 @@ TEST(PerturbedStep, AutoLeavesInterferenceOutWhereItIsNotCombined) {
   EXPECT_NE(r.scenario.warnings.back().find("2^50 ps"), std::string::npos);
 }
 
+// The same error wherever the time of a step is asked for.
+TEST(PerturbedStep, WhatIsTooLongForContentionIsRefusedByItsCode) {
+  LoadOptions slow;
+  slow.set = {{"cluster.node.nics.bw", "0.3MB/s"}, {"contention.interference", "on"}};
+  const Scenario s = load_scenario_text(kBase, "run.yaml", slow);
+  const PricedStep step = price_step(lower_step(s, s.schedule), pricing_table(s).table);
+  try {
+    (void)step_time_of(s, step.table, step.graph, step.prices);
+    FAIL() << "not refused";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.diagnostics.front().code, "E123");
+  }
+}
+
 // Without the barrier of the optimizer too, and of every rank as of one.
 TEST(PerturbedStep, InterferenceNeverMakesAStepShorter) {
   for (const char* schedule : {"1f1b", "zb-h1", "gpipe"}) {

@@ -178,6 +178,16 @@ TEST(ImportHf, WhatLoadingRefusesIsRefusedInTheFile) {
 
 // --- bridge ---
 
+// NeMo's files name an argument of Megatron-LM v2 and leave it unset.
+TEST(ImportBridge, AnArgumentThatIsUnsetDatesNoFile) {
+  std::string text = import_sample("bridge.yaml");
+  const std::string section = "\nmodel:\n";
+  ASSERT_NE(text.find(section), std::string::npos);
+  text.insert(text.find(section) + section.size(), "  activations_checkpoint_method: null\n");
+  EXPECT_EQ(value_of(imported("bridge", text), "software"),
+            value_of(imported("bridge", import_sample("bridge.yaml")), "software"));
+}
+
 TEST(ImportBridge, HasMegatronsNamesInSections) {
   const ImportedRun run = imported("bridge", import_sample("bridge.yaml"));
   EXPECT_EQ(unknown(run), "");

@@ -48,6 +48,11 @@ std::string nemo_steps() {
   return text;
 }
 
+// "https:" has no "tps:".
+TEST(RunLog, ALineWithAnAddressIsNoStep) {
+  EXPECT_EQ(kind_of_log("wandb: step: 12 view run at https://wandb.ai/x/y\n"), kind_of_log("x\n"));
+}
+
 TEST(RunLog, OfTorchtitanHasItsConfigurationAndRates) {
   const std::string config = import_sample("torchtitan.json");
   const std::string log =
