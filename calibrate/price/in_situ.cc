@@ -31,6 +31,7 @@ constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x", 1},
                                                           {"first libraries", "x", 1},
                                                           {"memory kernels", "x", 1},
                                                           {"host calls", "x", 1},
+                                                          {"module calls", "us", 0},
                                                           {"count wait", "us", 0},
                                                           {"bandwidth in a node", "x", 1},
                                                           {"bandwidth of the network", "x", 1},
@@ -112,9 +113,11 @@ class InSitu {
   // `measured`: the part of it that the table has rows of, whose calls are not Python's.
   double of_launch(const Launch& launch, Time time, Time measured) const {
     const int waits = launch.calls[static_cast<size_t>(HostCall::synchronize)];
+    const int modules = launch.calls[static_cast<size_t>(HostCall::module)];
     return static_cast<double>((time - measured).count()) * of(InSituTerm::host_calls) +
            static_cast<double>(measured.count()) +
-           waits * of(InSituTerm::count_wait) * kMicrosecond;
+           (modules * of(InSituTerm::module_calls) + waits * of(InSituTerm::count_wait)) *
+               kMicrosecond;
   }
 
  private:

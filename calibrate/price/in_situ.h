@@ -31,12 +31,13 @@ enum class InSituTerm : uint8_t {
   first_libraries,    // another on it, of libraries of a generation's first years
   memory_kernels,     // factor on the time of memory-bound kernels
   host_calls,         // factor on host time
+  module_calls,       // us that a call of a module of Transformer Engine takes longer
   count_wait,         // us that a wait of the host for a result of its device takes longer
   node_bandwidth,     // factor on the time that bytes flow inside a node or rack
   network_bandwidth,  // ... over the network
   spread,             // share of compute that each doubling of the ranks adds
 };
-constexpr int kInSituTerms = 8;
+constexpr int kInSituTerms = 9;
 std::string_view name_of(InSituTerm t);
 // "x" for a factor, "us", "%" of compute a doubling.
 std::string_view unit_of(InSituTerm t);

@@ -98,6 +98,17 @@ TEST(InSitu, HostTimeIsScaledAndItsWaitsTakeLonger) {
   EXPECT_EQ(prices.by_launch[1], Time{115'000'000});
 }
 
+TEST(InSitu, EachCallOfAModuleTakesLonger) {
+  OpGraph graph = graph_of(WorkKind::gemm);
+  graph.launches.push_back(Launch{}.add(HostCall::module, 2));
+  Prices prices = priced(graph);
+  InSituValues values = with(InSituTerm::host_calls, 1.5);
+  values[static_cast<size_t>(InSituTerm::module_calls)] = 100;
+  apply_in_situ(values, graph, 1, prices);
+  EXPECT_EQ(prices.by_launch[0], Time{15'000'000});
+  EXPECT_EQ(prices.by_launch[1], Time{215'000'000});
+}
+
 TEST(InSitu, TheNarrowestScopeHolds) {
   const auto all = parameters(
       "host calls,Hopper,x,1.2,0,1,1,0,0,s\nhost calls,Grace,x,1.1,0,1,1,0,0,s\n"
