@@ -54,36 +54,11 @@ int64_t whole_factor(double factor) {
   return static_cast<int64_t>(factor * kNominal + 0.5);
 }
 
-Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
-  Groups groups;
-  for (const LaneDigit& d : digits) {
-    if (covers(axis, d)) groups.size *= static_cast<uint32_t>(d.size);
-  }
-  groups.count = width / groups.size;
-  groups.of.resize(width);
-  groups.lanes.resize(width);
-  std::vector<uint32_t> filled(groups.count);
-  for (uint32_t lane = 0; lane < width; ++lane) {
-    uint32_t rest = lane, group = 0, stride = 1;
-    for (const LaneDigit& d : digits) {
-      const auto size = static_cast<uint32_t>(d.size);
-      if (!covers(axis, d)) {
-        group += rest % size * stride;
-        stride *= size;
-      }
-      rest /= size;
-    }
-    groups.of[lane] = group;
-    groups.lanes[size_t{group} * groups.size + filled[group]++] = lane;
-  }
-  return groups;
-}
-
 }  // namespace
 
 Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                const Traffic& traffic, const Interference& interference, const LaneOptions& options,
-               const FoldedLanes* folded)
+               const FoldedLanes* folded, AxisGroups groups)
     : graph_(graph),
       prices_(prices),
       lanes_(lanes),
@@ -94,6 +69,7 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       coupled_(slow_compute_ != kNominal || slow_communication_ != kNominal),
       width_(static_cast<uint32_t>(lanes.lanes())),
       folded_(folded),
+      groups_(std::move(groups)),
       network_(traffic.capacity),
       ops_(options.record && options.ops) {
   stands_for_.assign(width_, folded == nullptr ? 1 : 0);
@@ -109,9 +85,6 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   rendezvous_occurrence_.assign(graph.rendezvous.size(), kNone);
   sequences_.resize(graph.roles.size() * kStreams);
   if (coupled_) ranks_.resize(ranks);
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    groups_[axis] = groups_of(static_cast<Axis>(axis), lanes.digits, width_);
-  }
   choose_lockstep();
   prepare_blocks();
   prepare_windows();
@@ -127,7 +100,7 @@ void Engine::choose_lockstep() {
   bool any = false;
   for (size_t w = 0; w < works && !coupled_; ++w) {
     const Axis axis = graph_.works[w].axis;
-    const uint32_t size = groups_[static_cast<size_t>(axis)].size;
+    const uint32_t size = groups_[static_cast<size_t>(axis)].largest;
     whole[w] = covers(axis, inner);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
@@ -229,8 +202,10 @@ void Engine::process(int64_t time) {
   if (network_.next_end() == time) {
     ended_.clear();
     network_.end_due(time, ended_);
-    flow_events_ += static_cast<int64_t>(ended_.size());
-    for (const FlowNetwork::Ended& e : ended_) end_transfer(static_cast<uint32_t>(e.tag));
+    for (const FlowNetwork::Ended& e : ended_) {
+      flow_events_ += flows_of(static_cast<uint32_t>(e.tag));
+      end_transfer(static_cast<uint32_t>(e.tag));
+    }
   }
   while (!events_.empty() && events_.front().time == time) {
     std::ranges::pop_heap(events_, std::greater<>(), &Event::time);
@@ -401,7 +376,7 @@ bool Engine::run_post(Block& block, Thread& th, uint32_t item) {
   const Item& it = graph_.roles[block.role].items[item];
   const auto id = static_cast<uint32_t>(it.rendezvous);
   Occurrence& occurrence = occurrence_of_rendezvous(id);
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const Groups& groups = groups_of(occurrence);
   const int64_t launched = role.launched[item];
   const int64_t* const stream = &block.time[static_cast<size_t>(it.stream) * block_lanes_];
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
@@ -419,7 +394,7 @@ bool Engine::run_post(Block& block, Thread& th, uint32_t item) {
 bool Engine::run_join(Block& block, Thread& th, uint32_t item) {
   const Item& it = graph_.roles[block.role].items[item];
   Occurrence& occurrence = occurrence_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const Groups& groups = groups_of(occurrence);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
     if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
@@ -444,7 +419,7 @@ bool Engine::run_host_join(Block& block, Thread& th, uint32_t item) {
   if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
   Occurrence& occurrence = occurrence_of_rendezvous(
       static_cast<uint32_t>(graph_.roles[block.role].items[item].rendezvous));
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const Groups& groups = groups_of(occurrence);
   Arrivals& arrivals = occurrence.groups[groups.of[block.lane + th.lane]];
   if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   const int64_t host = block.host[segment * block_lanes_ + th.lane] + role.launched[item];
@@ -590,9 +565,8 @@ void Engine::book_collective(const Place& at, const ThreadInstruction& in, int64
   const Axis axis = graph_.works[in.work].axis;
   const Groups& groups = groups_[static_cast<size_t>(axis)];
   std::vector<LaneSpan> spans;
-  for (uint32_t i = 0; i < groups.size && !lanes_.windows.empty(); ++i) {
-    add_link_spans(axis, at.block.role, groups.lanes[size_t{groups.of[lane]} * groups.size + i],
-                   spans);
+  for (const uint32_t other : groups.lanes_of(groups.of[lane])) {
+    if (!lanes_.windows.empty()) add_link_spans(axis, at.block.role, other, spans);
   }
   const uint8_t link_class = class_of(at.block.role, in.work, lane);
   const int64_t alone = priced_end(begin, in.work, link_class, spans) - begin;
@@ -630,7 +604,7 @@ void Engine::book_join(const Block& block, uint32_t item, const Arrivals& group)
 }
 
 void Engine::book_rendezvous(const Occurrence& occurrence, uint32_t group) {
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const Groups& groups = groups_of(occurrence);
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
   const Arrivals& arrivals = occurrence.groups[group];
   const RendezvousRecord& record = rendezvous_records_[occurrence.source];
@@ -684,26 +658,35 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
                                const Traffic& traffic, const Interference& interference,
                                const LaneOptions& options) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
-  // Equal lanes on links of their own begin and end alike, and what one op does to another does not
-  // depend on how many others do the same: one of them stands for all.
-  std::optional<FoldedLanes> folded;
-  if (options.fold && !lanes.jitter && is_private(traffic)) folded = fold_lanes(lanes, true);
   const int64_t compute = contention::whole_factor(interference.compute);
   const int64_t communication = contention::whole_factor(interference.communication);
-  if (folded && contention::are_equal(*folded) && !(options.record && options.ops) &&
-      (compute != kNominal || communication != kNominal)) {
-    return contention::run_equal_ranks(graph, prices, *folded, compute, communication,
+  const bool shared = !is_private(traffic);
+  std::optional<FoldedLanes> private_folded;
+  std::optional<contention::FoldedTraffic> shared_folded;
+  if (options.fold && shared) shared_folded = contention::fold_traffic(graph, lanes, traffic);
+  // Equal lanes on links of their own begin and end alike, and what one op does to another does not
+  // depend on how many others do the same: one of them stands for all.
+  if (options.fold && !shared && !lanes.jitter) private_folded = fold_lanes(lanes, true);
+  if (private_folded && contention::are_equal(*private_folded) &&
+      !(options.record && options.ops) && (compute != kNominal || communication != kNominal)) {
+    return contention::run_equal_ranks(graph, prices, *private_folded, compute, communication,
                                        options.merge, options.record);
   }
+  const FoldedLanes* folded = nullptr;
+  if (private_folded) folded = &*private_folded;
+  if (shared_folded) folded = &shared_folded->lanes;
   const auto run = [&](int64_t lane) {
-    const bool folds = folded.has_value();
-    contention::Engine engine(graph, prices, folds ? folded->lanes : lanes, traffic, interference,
-                              options, folds ? &*folded : nullptr);
-    return engine.run(folds && lane >= 0 ? folded->of[static_cast<size_t>(lane)] : lane);
+    const LaneSet& run_lanes = folded != nullptr ? folded->lanes : lanes;
+    contention::Engine engine(
+        graph, prices, run_lanes, shared_folded ? shared_folded->traffic : traffic, interference,
+        options, folded,
+        shared_folded ? shared_folded->groups : contention::groups_of_axes(run_lanes));
+    return engine.run(folded != nullptr && lane >= 0 ? folded->of[static_cast<size_t>(lane)]
+                                                     : lane);
   };
   int64_t lane = options.lane;
   if (!options.record) return run(-1);
-  if (lane < 0 && folded && folded->lanes.lanes() == 1) lane = 0;
+  if (lane < 0 && folded != nullptr && folded->lanes.lanes() == 1) lane = 0;
   if (lane < 0) lane = run(-1).lanes.last_lane;  // known at the end
   return run(lane);
 }

@@ -43,11 +43,11 @@ uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) 
   }
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
   Occurrence& occurrence = occurrences_[id];
-  occurrence.groups.assign(groups.count, Arrivals{});
+  occurrence.groups.assign(groups.count(), Arrivals{});
   occurrence.id = id;
   occurrence.work = work;
-  occurrence.needed = needed * groups.size;
-  occurrence.left = visits * width_ + groups.count;  // each group's end counts too
+  occurrence.needed = needed;
+  occurrence.left = visits * width_ + groups.count();  // each group's end counts too
   return id;
 }
 
@@ -95,7 +95,8 @@ void Engine::visit(Occurrence& occurrence, int64_t visits) {
 void Engine::arrive(Occurrence& occurrence, uint32_t group, int64_t time) {
   Arrivals& arrivals = occurrence.groups[group];
   arrivals.begin = std::max(arrivals.begin, time);
-  if (++arrivals.arrived == occurrence.needed) complete(occurrence, group);
+  ++arrivals.arrived;
+  if (is_complete(occurrence, group)) complete(occurrence, group);
 }
 
 // --- prices -------------------------------------------------------------------------------------
@@ -129,12 +130,11 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
       traffic_.pattern_of[occurrence.work].empty()) {
     return Traffic::kPrivate;
   }
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   const uint32_t role = occurrence.is_rendezvous
                             ? program_.rendezvous[occurrence.source].sender
                             : static_cast<uint32_t>(occurrence.source / kStreams);
   return traffic_.pattern_of[occurrence.work]
-                            [size_t{role} * width_ + groups.lanes[size_t{group} * groups.size]];
+                            [size_t{role} * width_ + groups_of(occurrence).lanes_of(group).front()];
 }
 
 // --- from the last arrival to the end -----------------------------------------------------------
@@ -229,7 +229,7 @@ void Engine::start_moving(uint32_t id) {
   push_next_window(id, now_);
   transfer.flow = network_.start(now_, bytes * kNominal, cap, *transfer.uses, id);
   transfer.moving = true;
-  ++flow_events_;
+  flow_events_ += flows_of(id);
 }
 
 int64_t Engine::slowed_cap(const Transfer& transfer) const {

@@ -252,7 +252,7 @@ bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
     arrive(occurrence, group, std::max(time, launched));
   }
   if (th.state == 1 && in.start_slot >= 0) {
-    if (arrivals.arrived < occurrence.needed) return sleep(th, arrivals.first_waiter);
+    if (!is_complete(occurrence, group)) return sleep(th, arrivals.first_waiter);
     th.state = 2;
     at.live.slots[static_cast<size_t>(in.start_slot) * block_lanes_ + th.lane] = arrivals.begin;
     mark(at, in.stream, static_cast<size_t>(in.start_slot));

@@ -14,6 +14,7 @@
 //   contention.cc                the clock, threads item by item, what is recorded, results
 //   contention_compute.cc        passes instruction by instruction; compute that is slowed
 //   contention_communication.cc  collectives and transfers from arrival to end; windows
+//   folded_traffic.*             which ranks that share links are equal
 //   equal_ranks.*                an engine of its own for equal ranks that only interfere
 //
 // All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
@@ -29,6 +30,7 @@
 #include "sim/contention/contention.h"
 #include "sim/contention/contention_program.h"
 #include "sim/contention/flow_network.h"
+#include "sim/contention/folded_traffic.h"
 #include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
 
@@ -40,14 +42,6 @@ constexpr int64_t kUnknown = INT64_MIN;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint32_t kFreed = UINT32_MAX - 1;
 constexpr auto kCompute = static_cast<size_t>(Stream::compute);
-
-// The lanes of one axis: groups of lanes that differ in its digits only.
-struct Groups {
-  std::vector<uint32_t> of;     // lane -> group
-  std::vector<uint32_t> lanes;  // by group, ascending
-  uint32_t size = 1;            // lanes in each
-  uint32_t count = 1;
-};
 
 // The ranks of one group that have arrived at a collective or rendezvous.
 struct Arrivals {
@@ -63,7 +57,7 @@ struct Occurrence {
   std::vector<Arrivals> groups;
   uint32_t id = 0;  // index in Engine::occurrences_
   uint32_t work = 0;
-  uint32_t needed = 0;  // arrivals of each group
+  uint32_t needed = 0;  // arrivals of each lane of a group
   int64_t left = 0;     // visits to come
   uint32_t source = 0;  // role * kStreams + stream; or rendezvous
   bool is_rendezvous = false;
@@ -190,7 +184,8 @@ struct Event {
 class Engine {
  public:
   Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes, const Traffic& traffic,
-         const Interference& interference, const LaneOptions& options, const FoldedLanes* folded);
+         const Interference& interference, const LaneOptions& options, const FoldedLanes* folded,
+         AxisGroups groups);
   // `record`: the lane to record, or -1.
   ContentionResult run(int64_t record = -1);
 
@@ -292,9 +287,21 @@ class Engine {
   int64_t price_in(size_t link_class, uint32_t work) const;
   uint8_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
   uint32_t pattern_of(const Occurrence& occurrence, uint32_t group) const;
+  const Groups& groups_of(const Occurrence& occurrence) const {
+    return groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  }
+  bool is_complete(const Occurrence& occurrence, uint32_t group) const {
+    return occurrence.groups[group].arrived ==
+           occurrence.needed * groups_of(occurrence).lanes_of(group).size();
+  }
   void begin_transfer(uint32_t id);
   void start_moving(uint32_t id);
   void begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer);
+  // So many of those given.
+  int64_t flows_of(uint32_t transfer) const {
+    const Occurrence& occurrence = occurrences_[transfers_[transfer].occurrence];
+    return groups_of(occurrence).stands_for[transfers_[transfer].group];
+  }
   void set_cap(Transfer& transfer) const;
   int64_t slowed_cap(const Transfer& transfer) const;
   void end_transfer(uint32_t id);
@@ -303,9 +310,9 @@ class Engine {
   template <class F>
   void for_ranks(const Occurrence& occurrence, uint32_t group, const F& f) const {
     const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
-    const uint32_t* const lanes = &groups.lanes[size_t{group} * groups.size];
+    const std::span<const uint32_t> lanes = groups.lanes_of(group);
     const auto of_role = [&](uint32_t role) {
-      for (uint32_t i = 0; i < groups.size; ++i) f(role, lanes[i]);
+      for (const uint32_t lane : lanes) f(role, lane);
     };
     if (!occurrence.is_rendezvous) return of_role(occurrence.source / kStreams);
     for (const uint32_t role : program_.rendezvous[occurrence.source].parties) of_role(role);
@@ -324,7 +331,7 @@ class Engine {
   std::vector<int64_t> stands_for_;      // by lane: so many as given
   uint32_t block_lanes_ = 1;             // lanes of a block
 
-  std::array<Groups, kAxes> groups_;
+  AxisGroups groups_;
   std::vector<std::vector<Scope>> own_;    // by role and work, of collectives in passes
   std::array<bool, kStreams> lockstep_{};  // the streams that may be run in lockstep
   std::vector<bool> together_;             // by role: runs in lockstep, by whole blocks

@@ -88,9 +88,9 @@ bool all_equal(const std::vector<T>& v) {
 }
 
 // A number for each lane, equal where everything about the lanes is equal.
-class Kinds {
+class LaneKinds {
  public:
-  explicit Kinds(int64_t lanes) : kind_(static_cast<size_t>(lanes)) {}
+  explicit LaneKinds(int64_t lanes) : kind_(static_cast<size_t>(lanes)) {}
 
   template <class T>
   void distinguish(const std::vector<T>& by) {
@@ -111,8 +111,10 @@ class Kinds {
   size_t different_ = 1;
 };
 
-std::vector<uint32_t> kinds_of(const LaneSet& lanes) {
-  Kinds kinds(lanes.lanes());
+}  // namespace
+
+std::vector<uint32_t> kinds_of_lanes(const LaneSet& lanes) {
+  LaneKinds kinds(lanes.lanes());
   for (const auto& role : lanes.slowness) kinds.distinguish(role);
   for (const auto& axis : lanes.group_class) {
     for (const auto& role : axis) kinds.distinguish(role);
@@ -120,6 +122,8 @@ std::vector<uint32_t> kinds_of(const LaneSet& lanes) {
   for (const auto& role : lanes.windows) kinds.distinguish(role);
   return kinds.take();
 }
+
+namespace {
 
 // Lanes as an array that shrinks: its digits, and for each place one lane of those given.
 struct Shrinking {
@@ -221,27 +225,34 @@ std::vector<std::vector<T>> picked(const std::vector<std::vector<T>>& by_role,
 
 }  // namespace
 
+LaneSet picked_lanes(const LaneSet& lanes, std::vector<LaneDigit> digits,
+                     const std::vector<int64_t>& original) {
+  LaneSet out;
+  out.digits = std::move(digits);
+  out.slowness = picked(lanes.slowness, original);
+  out.class_ps = lanes.class_ps;
+  for (size_t axis = 0; axis < lanes.group_class.size(); ++axis) {
+    out.group_class[axis] = picked(lanes.group_class[axis], original);
+  }
+  out.join = lanes.join;
+  out.window_lists = lanes.window_lists;
+  out.windows = picked(lanes.windows, original);
+  out.jitter = lanes.jitter;
+  return out;
+}
+
 FoldedLanes fold_lanes(const LaneSet& lanes, bool fold) {
   Shrinking s{lanes.digits, {}, {}};
   s.original.resize(static_cast<size_t>(lanes.lanes()));
   std::iota(s.original.begin(), s.original.end(), int64_t{0});
   s.of = s.original;
   if (fold && !lanes.jitter) {
-    const std::vector<uint32_t> kinds = kinds_of(lanes);
+    const std::vector<uint32_t> kinds = kinds_of_lanes(lanes);
     for (size_t d = 0; d < s.digits.size(); ++d) merge_slices(s, d, kinds);
   }
   put_in_order(s);
   FoldedLanes out;
-  out.lanes.digits = std::move(s.digits);
-  out.lanes.slowness = picked(lanes.slowness, s.original);
-  out.lanes.class_ps = lanes.class_ps;
-  for (size_t axis = 0; axis < lanes.group_class.size(); ++axis) {
-    out.lanes.group_class[axis] = picked(lanes.group_class[axis], s.original);
-  }
-  out.lanes.join = lanes.join;
-  out.lanes.window_lists = lanes.window_lists;
-  out.lanes.windows = picked(lanes.windows, s.original);
-  out.lanes.jitter = lanes.jitter;
+  out.lanes = picked_lanes(lanes, std::move(s.digits), s.original);
   out.of = std::move(s.of);
   out.original = std::move(s.original);
   return out;

@@ -69,6 +69,12 @@ struct FoldedLanes {
 // With `fold` false, or with jitter, lanes are only put in order.  O(lanes * roles).
 FoldedLanes fold_lanes(const LaneSet& lanes, bool fold);
 
+// A number for each lane, equal where everything about the lanes is equal, jitter left aside.
+std::vector<uint32_t> kinds_of_lanes(const LaneSet& lanes);
+// The lanes `original` of those given, in this order; they have these digits.
+LaneSet picked_lanes(const LaneSet& lanes, std::vector<LaneDigit> digits,
+                     const std::vector<int64_t>& original);
+
 // -------------------------------------------------------------------------------------------------
 // Ops whose speed changes while they run, because a window (LaneWindow) begins or ends: one lane or
 // one group at a time.

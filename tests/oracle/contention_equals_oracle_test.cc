@@ -98,6 +98,81 @@ void draw_traffic(oracle::Draws& draws, ContendedCase& c) {
   }
 }
 
+// The lanes of the group of `axis` that the lane is in, ascending.
+std::vector<uint32_t> group_of(const LaneSet& lanes, Axis axis, uint32_t lane) {
+  std::vector<uint32_t> group;
+  for (uint32_t other = 0; other < lanes.lanes(); ++other) {
+    uint32_t a = lane, b = other;
+    bool same = true;
+    for (const LaneDigit& d : lanes.digits) {
+      const auto size = static_cast<uint32_t>(d.size);
+      same = same && (covers(axis, d) || a % size == b % size);
+      a /= size;
+      b /= size;
+    }
+    if (same) group.push_back(other);
+  }
+  return group;
+}
+
+// Every rank has a port, which the groups that it is in use alike, and equal lanes of some digits
+// have a cable in common; now and then one rank or one group is not like the others.
+void draw_alike_traffic(oracle::Draws& draws, ContendedCase& c) {
+  Traffic& traffic = c.traffic;
+  const auto width = static_cast<uint32_t>(c.lanes.lanes());
+  const auto roles = static_cast<uint32_t>(c.base.graph.roles.size());
+  const uint32_t ranks = roles * width;
+  const uint32_t on_a_cable = draws.between(1, width);  // lanes in a row
+  const uint32_t cables = (width + on_a_cable - 1) / on_a_cable;
+  traffic.capacity.assign(ranks + cables, 1'700'000'000'000);
+  for (uint32_t i = ranks; i < ranks + cables; ++i) traffic.capacity[i] = 3'000'000'000'001;
+  if (draws.chance(25)) traffic.capacity[draws.below(ranks + cables)] = 1'000'000'000'000;
+  for (Work& work : c.base.graph.works) {
+    std::vector<uint32_t>& pattern_of = traffic.pattern_of.emplace_back();
+    traffic.latency.push_back(Time{pick<int64_t>(draws, {0, 1, 12, 25})});
+    if (!is_communication(work.kind) || !draws.chance(70)) continue;
+    work.bytes = Bytes{pick<int64_t>(draws, {0, 1, 7, 20, 20, 40})};
+    const uint32_t load = pick<uint32_t>(draws, {kFullLoad, kFullLoad / 2, 98304});
+    const bool by_cable = draws.chance(50);
+    pattern_of.assign(ranks, Traffic::kPrivate);
+    for (uint32_t role = 0; role < roles; ++role) {
+      for (uint32_t lane = 0; lane < width; ++lane) {
+        const std::vector<uint32_t> group = group_of(c.lanes, work.axis, lane);
+        uint32_t& pattern = pattern_of[role * width + lane];
+        pattern = pattern_of[role * width + group.front()];
+        if (group.front() != lane || draws.chance(1)) continue;
+        pattern = static_cast<uint32_t>(traffic.patterns.size());
+        std::vector<LinkUse>& uses = traffic.patterns.emplace_back();
+        std::vector<uint32_t> cables_used;
+        for (const uint32_t member : group) {
+          uses.push_back({role * width + member, load});
+          cables_used.push_back(ranks + member / on_a_cable);
+        }
+        cables_used.erase(std::unique(cables_used.begin(), cables_used.end()), cables_used.end());
+        for (const uint32_t cable : cables_used) {
+          if (by_cable) uses.push_back({cable, load});
+        }
+      }
+    }
+  }
+}
+
+// Lanes that are alike for the most part, and what they put on links too.
+ContendedCase draw_alike_case(uint64_t seed, bool slowing) {
+  ContendedCase c;
+  c.base = oracle::random_case(seed);
+  oracle::Draws draws(seed + 99);
+  if (draws.chance(30)) {
+    c.lanes = oracle::random_lanes(c.base.graph, draws);
+  } else {
+    for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp})
+      c.lanes.digits.push_back({axis, draws.between(1, 3)});
+  }
+  draw_alike_traffic(draws, c);
+  if (slowing) c.interference = {pick(draws, {1.161, 1.5}), pick(draws, {1.0, 1.106})};
+  return c;
+}
+
 ContendedCase draw_case(uint64_t seed, Sharing sharing) {
   ContendedCase c;
   c.base = oracle::random_case(seed);
@@ -173,6 +248,7 @@ std::string compare_folded(const ContendedCase& c) {
   expect(got.lanes.last_role == want.lanes.last_role, "last role");
   expect(got.lanes.last_lane == want.lanes.last_lane, "last lane");
   expect(got.shared_ops == want.shared_ops, "shared_ops");
+  expect(got.flow_events == want.flow_events, "flow_events");
   expect(got.lanes.timeline.rank_ops == want.lanes.timeline.rank_ops, "rank_ops of the lane");
   const Program program = compile(c.base.graph, c.base.prices);
   expect(make_account(program, got.lanes.timeline).by_role ==
@@ -208,6 +284,21 @@ TEST(ContentionOfEqualLanes, IsThatOfEachByItself) {
     c.lanes.digits = {{Axis::tp, 2}, {Axis::cp, 1}, {Axis::dp, 3}};
     ASSERT_EQ(compare_folded(c), "") << "equal lanes, seed " << seed;
   }
+}
+
+TEST(ContentionOfRanksAlike, IsThatOfEachByItself) {
+  uint64_t folded = 0;
+  for (uint64_t seed = 0; seed < cases() / 2; ++seed) {
+    const ContendedCase c = draw_alike_case(seed, seed % 2 == 1);
+    ASSERT_EQ(compare_folded(c), "") << "seed " << seed;
+    if (seed % 8 == 0) {
+      ASSERT_EQ(compare(c, {}), "") << "against the oracle, seed " << seed;
+    }
+    const LaneResult ranks =
+        run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference).lanes;
+    folded += ranks.lanes_run < c.lanes.lanes() ? 1 : 0;
+  }
+  EXPECT_GT(folded, cases() / 20);
 }
 
 TEST(ContentionWithoutSharing, TakesTheTimesOfTheLanesEngine) {
