@@ -113,19 +113,29 @@ namespace {
 // Context and communicators, each with where it is counted from.
 std::string beside_the_allocator(const Result& r, const TextStyle& style) {
   if (r.device_memory.empty()) return {};
-  constexpr int kWhat = 32;
+  const auto is_small = [](const DeviceMemory& line) { return gib(line.bytes) == "0.0"; };
+  int width = 32;
+  for (const DeviceMemory& line : r.device_memory)
+    if (!is_small(line)) width = std::max(width, display_width(escape_text(line.what)));
   std::string s;
   const auto add = [&](const std::string& what, const std::string& size,
                        const std::string& source) {
-    s += "  " + pad_right(escape_text(what), kWhat) + fmt::format("{:>6}", size);
+    s += "  " + pad_right(escape_text(what), width) + fmt::format("{:>6}", size);
     s += source.empty() ? "\n" : "  " + paint(escape_text(source), Tone::dim, style) + '\n';
   };
   add("beside the allocator", "GiB", "counted from");
-  Bytes sum{};
+  Bytes sum{}, small{};
+  int64_t small_ones = 0;
   for (const DeviceMemory& line : r.device_memory) {
-    add(line.what, gib(line.bytes), line.source);
     sum += line.bytes;
+    if (!is_small(line)) {
+      add(line.what, gib(line.bytes), line.source);
+      continue;
+    }
+    small += line.bytes;
+    ++small_ones;
   }
+  if (small_ones > 0) add(fmt::format("{} of less than 0.05 GiB", small_ones), gib(small), "");
   add("sum", gib(sum), "");
   return s + '\n';
 }

@@ -70,7 +70,8 @@ std::string step_text(Time step, const Interval& interval);
 // "80 % interval" (interval_name).
 std::string interval_text(Time step, const Interval& interval);
 std::string interval_name(const Interval& interval);
-// The same of memory: "64.0 to 69.3 GiB   -3 % to +5 %, as 115 runs of 4 sources".
+// The same of memory: "64.0 to 69.3 GiB   -3 % to +5 %, as 115 runs of 4 sources" beside "memory,
+// 80 %".
 std::string interval_text(Bytes forecast, const MemoryInterval& interval);
 std::string interval_name(const MemoryInterval& interval);
 
@@ -144,6 +145,8 @@ struct InSituLine {
 struct InSituAnswer {
   std::vector<InSituLine> lines;  // none: no parameter holds
   Time step{}, without{};         // with all of them, without any
+  int64_t own_runs = 0;           // that had a part in them, beside published runs
+  std::string own_file;           // which says so
 };
 
 std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style = {});

@@ -449,7 +449,7 @@ std::string interval_name(const Interval& i) {
 }
 
 std::string interval_name(const MemoryInterval& i) {
-  return fixed(100 * i.level, 0) + " % interval";
+  return "memory, " + fixed(100 * i.level, 0) + " %";
 }
 
 std::string interval_text(Bytes forecast, const MemoryInterval& i) {
@@ -593,7 +593,11 @@ std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style) 
   all.term = "all of them";
   all.added = answer.step - answer.without;
   add(all, "", "");
-  return wrap("in-situ parameters, estimated from published runs, and what the step of " +
+  std::string runs = "published runs";
+  if (answer.own_runs > 0)
+    runs += fmt::format(" and {} own {} in {}", answer.own_runs,
+                        answer.own_runs == 1 ? "run" : "runs", escape_text(answer.own_file));
+  return wrap("in-situ parameters, estimated from " + runs + ", and what the step of " +
                   format_time(answer.step) + " is longer by for each; without any it takes " +
                   format_time(answer.without),
               "", style.width) +
@@ -604,6 +608,7 @@ void write_in_situ(JsonWriter& json, const InSituAnswer& answer) {
   json.object("in_situ", [&] {
     json.member_time("step", answer.step);
     json.member_time("without", answer.without);
+    json.member("own_runs", answer.own_runs);
     json.objects("parameters", answer.lines, [&](const InSituLine& l) {
       json.member("term", l.term);
       json.member("scope", l.scope);

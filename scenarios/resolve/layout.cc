@@ -264,6 +264,15 @@ void resolve_sp(const PlanInputs& in, Plan& plan) {
     if (v.flag("parallel.sp") && !plan.sp && v.has("parallel.tp"))
       in.warnings.push_back("sp has no effect with tp = 1");
   }
+  const KeyOf<bool> scatter = "schedule.scatter_gather";
+  if (v.value(scatter) == nullptr || !v.flag(scatter)) return;
+  if (plan.tp == 1 && v.has("parallel.tp"))
+    in.warnings.push_back(scatter.path() + " has no effect with tp = 1");
+  else if (plan.pp == 1 && v.has("parallel.pp"))
+    in.warnings.push_back(scatter.path() + " has no effect with pp = 1");
+  else if (plan.sp && v.has("parallel.tp"))
+    in.warnings.push_back(scatter.path() +
+                          " has no effect with sp: what is sent is a part already");
 }
 
 }  // namespace

@@ -98,7 +98,8 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       raise(at.block, th, stream, &at.live.slots[slot * block_lanes_], in.ps * kNominal);
       if (at.recorded && stream == kCompute) {
         const int64_t after = recorded_time(at.block, kCompute);
-        const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
+        const int64_t waited =
+            std::clamp(after - in.ps * kNominal, before, std::max(before, after));
         record_->book_wait(at.block.role, at.pass.slot_spend[slot], before, waited,
                            at.live.straggler[slot]);
         record_->book_wait(at.block.role, Spend::launch, waited, after, {});

@@ -1115,7 +1115,7 @@ class EqualRanks {
                  const Visit& visit, int64_t before) {
     const auto slot = static_cast<size_t>(in.end_slot);
     const int64_t after = roles_[r].time[kComputing];
-    const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
+    const int64_t waited = std::clamp(after - in.ps * kNominal, before, std::max(before, after));
     recorder_->book_wait(r, pass.slot_spend[slot], before, waited, visit.straggler[slot]);
     recorder_->book_wait(r, Spend::launch, waited, after, {});
   }

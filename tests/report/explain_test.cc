@@ -70,6 +70,21 @@ TEST(ExplainMemory, HasWhatIsReservedBesideThePeakOfEachRank) {
   EXPECT_THAT(trusted, HasSubstr("95 % or more of such steps fit in 16.0 GiB"));
 }
 
+TEST(ExplainMemory, ListsWhatIsHeldBesideTheAllocatorInColumns) {
+  Result r = sample_result();
+  const auto mebibytes = [](int64_t n) { return Bytes{n << 20}; };
+  r.device_memory = {{"CUDA context", mebibytes(512), "its key"},
+                     {"communicator of the embeddings, slots", mebibytes(256), "a source"},
+                     {"communicator of pp, slots", mebibytes(30), "a source"},
+                     {"communicator of pp, exchange", mebibytes(40), "a source"}};
+  EXPECT_THAT(explain_memory(r, {}),
+              HasSubstr("  beside the allocator                    GiB  counted from\n"
+                        "  CUDA context                            0.5  its key\n"
+                        "  communicator of the embeddings, slots   0.2  a source\n"
+                        "  2 of less than 0.05 GiB                 0.1\n"
+                        "  sum                                     0.8\n"));
+}
+
 TEST(ExplainMemory, GivesTheCoefficientALayer) {
   Result r = sample_result();
   ASSERT_EQ(r.memory[0].memory.peak_in_flight, 2);

@@ -239,7 +239,7 @@ TEST(TextReport, SaysHowSurelyAStepFits) {
       EXPECT_LE(display_width(line), 80) << line;
   }
   EXPECT_THAT(text_report(r),
-              HasSubstr("\n  80 % interval  54.0 to 72.0 GiB   -10 % to +20 %, as 113 runs of 4 "
+              HasSubstr("\n  memory, 80 %   54.0 to 72.0 GiB   -10 % to +20 %, as 113 runs of 4 "
                         "sources\n"));
 }
 

@@ -339,6 +339,26 @@ TEST(Layout, SequenceParallelism) {
   EXPECT_EQ(load_with({{"batch.seq", "8191"}, {"parallel.sp", "false"}}).plan.seq, 8191);
 }
 
+// With sequence parallelism a rank has a part of each tensor anyway.
+TEST(Layout, SentPartsThatNobodyGathersAreRemarkedOn) {
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  const auto warnings = [](Settings set) {
+    set.emplace_back("schedule.scatter_gather", "true");
+    return load_with(set).warnings;
+  };
+  EXPECT_THAT(warnings({{"parallel.sp", "false"}}), ::testing::IsEmpty());
+  EXPECT_THAT(warnings({{"parallel.sp", "true"}}),
+              ElementsAre("schedule.scatter_gather has no effect with sp: what is sent is a part "
+                          "already"));
+  EXPECT_THAT(warnings({{"parallel.tp", "1"}}),
+              ElementsAre("schedule.scatter_gather has no effect with tp = 1"));
+  EXPECT_THAT(warnings({{"parallel.pp", "1"}, {"parallel.sp", "false"}}),
+              ElementsAre("schedule.scatter_gather has no effect with pp = 1"));
+  // The year of the software says it of all layouts.
+  EXPECT_THAT(load_with({{"software", "megatron-lm-2022"}, {"parallel.sp", "true"}}).warnings,
+              ::testing::Not(::testing::Contains(HasSubstr("scatter_gather"))));
+}
+
 TEST(Batch, GlobalBatchIsNeverRounded) {
   const Failure f = failure_with({{"batch.global", "250"}});
   EXPECT_THAT(f.lines,

@@ -178,6 +178,28 @@ TEST(Contention, AccountOfARecordedStepAddsUp) {
   }
 }
 
+// Compute of 10 waits for a collective of 30 beside it, and 7 longer for the host: folded, each
+// rank by itself and without interference the wait is 20 for the collective and 7 of launching.
+TEST(Contention, WhatAWaitAddsToTheOtherOpIsTheHosts) {
+  HandGraph g;
+  const uint32_t a = g.role();
+  g.run(a, g.pass({{10}, {30, Stream::tp}, {5}}, {{.op = 2, .on = 1, .delay = Time{7}}}));
+  const Program program = compile(g.graph, g.prices);
+  const SpendTable want = make_account(program, run(program, Record::account)).by_role[0];
+  ASSERT_EQ(want[static_cast<size_t>(Spend::launch)], at(7));
+  for (const bool fold : {true, false}) {
+    for (const Interference& interference : {Interference{}, Interference{1, 1.5}}) {
+      const ContentionResult r =
+          run_contended(g.graph, g.prices, {}, {}, interference, {.fold = fold, .record = true});
+      const SpendTable got = make_account(program, r.lanes.timeline).by_role[0];
+      EXPECT_EQ(got[static_cast<size_t>(Spend::launch)], at(7)) << fold;
+      if (interference.communication == 1) {
+        EXPECT_EQ(got, want) << fold;
+      }
+    }
+  }
+}
+
 TEST(Contention, DeadlockNamesWhoWaits) {
   HandGraph g;
   const uint32_t a = g.role(), b = g.role();

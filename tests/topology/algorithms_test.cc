@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/diagnostic.h"
 #include "tests/topology/clusters.h"
 
 namespace stepcast::algorithms_test {
@@ -105,6 +106,28 @@ TEST(Algorithms, AChoiceOfAlgorithmHoldsForAllReduces) {
     EXPECT_EQ(a.algorithm, Algorithm::ring);
   EXPECT_EQ(candidates(dgx_h100(2), all_gather, full(2, 1), rings).size(),
             candidates(dgx_h100(2), all_gather, full(2, 1)).size());
+}
+
+// Who sets the variables overrules what the NICs' software would set, as with protocols.
+TEST(Algorithms, AStatedChoiceReplacesThatOfTheNicsSoftware) {
+  Cluster c = dgx_h100(2);
+  c.node.nic_driver = NicDriver::tcpx;
+  const NcclSetup trees{.algorithms = 1U << static_cast<uint32_t>(Algorithm::tree)};
+  for (const Candidate& a : candidates(c, all_reduce, full(2), trees)) {
+    EXPECT_EQ(a.algorithm, Algorithm::tree);
+    EXPECT_EQ(a.protocol, Protocol::simple);
+  }
+}
+
+TEST(Algorithms, AChoiceThatLeavesNothingIsRefused) {
+  const NcclSetup switches{.algorithms = 1U << static_cast<uint32_t>(Algorithm::nvls)};
+  try {
+    candidates(dgx_a100(2), all_reduce, full(2), switches);
+    FAIL() << "NVLS on A100";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.diagnostics.front().message,
+              "NCCL_ALGO and NCCL_PROTO leave no way to run all_reduce on 16 ranks of 2 nodes");
+  }
 }
 
 // 16 NICs of 100 Gb/s beside 8 GPUs: 8 channels of 24 GB/s or 16 of 12, of one wire.

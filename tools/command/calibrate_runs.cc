@@ -44,8 +44,9 @@ double measured_seconds(const Scenario& s, const Measured& m) {
          static_cast<double>(s.plan.grid.world());
 }
 
-// Throws InputError E314 for what says nothing of a step.
-TrainedRun trained(MeasuredScenario run, const std::string& file) {
+// Adds what there is to doubt to `warnings`.  Throws InputError E314 for what says nothing of a
+// step.
+TrainedRun trained(MeasuredScenario run, const std::string& file, std::set<std::string>& warnings) {
   Scenario& s = run.scenario;
   if (!run.measured.step_time_s && !run.measured.tokens_per_gpu_s)
     throw file_error("E314", fmt::format("'{}' has no step time and no rate", run.name), file,
@@ -53,8 +54,10 @@ TrainedRun trained(MeasuredScenario run, const std::string& file) {
   if (!s.plan.trains())
     throw file_error("E314", fmt::format("'{}' does not train", run.name), file,
                      "in-situ parameters are of training steps");
-  s.own_runs = nullptr;             // the prior is what published runs say
-  forecast(s, {.what_if = false});  // refuses what cannot be run, with its place
+  s.own_runs = nullptr;  // the prior is what published runs say
+  // Refuses what cannot be run, with its place.
+  const Result before = forecast(s, {.what_if = false});
+  if (auto doubt = doubt_of_memory(run.name, before)) warnings.insert(std::move(*doubt));
   const double measured = measured_seconds(s, run.measured);
   std::string model = own_model_key(s.model);
   return {std::move(run.name),
@@ -268,7 +271,7 @@ int calibrate_runs_command(const Arguments& args, const Terminal& terminal) {
   for (const std::string& file : args.files)
     for (MeasuredScenario& run : read_measured_runs(file, args, names)) {
       warnings.insert(run.scenario.warnings.begin(), run.scenario.warnings.end());
-      runs.push_back(trained(std::move(run), file));
+      runs.push_back(trained(std::move(run), file, warnings));
     }
   check_alike(runs);
   const OwnAnswer answer = learn(std::move(runs));

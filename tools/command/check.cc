@@ -67,6 +67,7 @@ void check_file(const std::string& file, const Arguments& args, Checked& checked
     for (Doubt& d : largest_doubts(run.name, checked.runs, result, kDoubts))
       checked.doubts.push_back(std::move(d));
     checked.warnings.insert(result.scenario.warnings.begin(), result.scenario.warnings.end());
+    if (auto doubt = doubt_of_memory(run.name, result)) checked.warnings.insert(std::move(*doubt));
     ++checked.runs;
   }
 }

@@ -297,6 +297,26 @@ void note_baseline(const Arguments& args, std::span<const Case> cases, std::span
                                               cases.front().name);
 }
 
+// What is said of some cases only begins with their names, "zb-v, dualpipev: ...".  Once each.
+std::vector<std::string> remarks_by_case(std::span<const Case> cases,
+                                         std::span<const Result> results) {
+  std::vector<std::pair<std::string, std::vector<size_t>>> said;
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (const std::string& w : results[i].scenario.warnings) {
+      auto at = std::ranges::find(said, w, &std::pair<std::string, std::vector<size_t>>::first);
+      if (at == said.end()) at = said.insert(at, {w, {}});
+      if (at->second.empty() || at->second.back() != i) at->second.push_back(i);
+    }
+  }
+  std::vector<std::string> remarks;
+  for (const auto& [text, of] : said) {
+    std::string names;
+    for (const size_t i : of) names += (names.empty() ? "" : ", ") + cases[i].name;
+    remarks.push_back(of.size() == results.size() ? text : names + ": " + text);
+  }
+  return remarks;
+}
+
 int compare_command(const Arguments& args, const Terminal& terminal) {
   Collector problems;
   std::vector<LeftOut> left_out;
@@ -326,6 +346,10 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   }
   if (args.schedules.empty() || results.empty()) problems.throw_if_any();
   if (args.files.size() > 1) name_after_scenarios(cases, results);
+  // Those of the comparison itself, below, name their cases.
+  std::vector<std::string> remarks = remarks_by_case(cases, results);
+  std::vector<size_t> own;
+  for (const Result& r : results) own.push_back(r.scenario.warnings.size());
   note_anomalies(cases, scenarios, results);
   note_dropped(cases, results);
   std::vector<std::string> names;
@@ -337,11 +361,13 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   note_baseline(args, cases, results);
   write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
                          : compare_table(results, names, baseline, terminal.out, left_out));
-  std::set<std::string> said;
-  for (const Result& r : results)
-    for (const std::string& w : r.scenario.warnings)
-      if (!args.quiet && said.insert(w).second)
-        write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::vector<std::string>& all = results[i].scenario.warnings;
+    for (size_t w = own[i]; w < all.size(); ++w)
+      if (std::ranges::find(remarks, all[w]) == remarks.end()) remarks.push_back(all[w]);
+  }
+  for (const std::string& w : remarks)
+    if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
   if (problems.any() && !args.json)
     write_stderr(render_diagnostics(problems.found(), terminal.err, "The others were run."));
   if (problems.any()) return exit_status_of(problems.found());

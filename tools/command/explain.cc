@@ -170,6 +170,10 @@ InSituAnswer in_situ_of(const Scenario& scenario) {
   const int64_t libraries = scenario.plan.kernels.libraries;
   const InSituValues values = in_situ_values(parameters, node, libraries);
   const InSituRows rows = in_situ_rows(parameters, node, libraries);
+  if (scenario.own_runs != nullptr) {
+    answer.own_runs = scenario.own_runs->runs;
+    answer.own_file = scenario.own_runs->file;
+  }
   answer.step = step.time(values);
   answer.without = step.time(neutral_in_situ());
   for (size_t t = 0; t < rows.size(); ++t) {

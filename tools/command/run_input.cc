@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/run_input.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
+#include "report/text/run.h"
 #include "tools/command/import.h"
 #include "tools/command/output.h"
 
@@ -62,6 +65,12 @@ std::vector<MeasuredScenario> read_measured_runs(const std::string& file, const 
     usage_error("E008", "'" + file + "' does not say what was measured",
                 "add measured: {step_time: 13.75s, source: where} to it");
   return runs;
+}
+
+std::optional<std::string> doubt_of_memory(const std::string& name, const Result& forecast) {
+  if (forecast.fits) return {};
+  return fmt::format("'{}' was measured, but by its forecast it {}", name,
+                     memory_verdict(forecast));
 }
 
 }  // namespace stepcast::cli

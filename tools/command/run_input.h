@@ -2,11 +2,13 @@
 // Files of runs that were measured: scenarios with `measured`, and logs of what is imported.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "scenarios/scenario.h"
+#include "sim/result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
@@ -22,5 +24,8 @@ struct MeasuredScenario {
 // throw.
 std::vector<MeasuredScenario> read_measured_runs(const std::string& file, const Arguments& args,
                                                  std::set<std::string>& names);
+
+// That a run which was measured would not fit by its forecast; nothing if it does.
+std::optional<std::string> doubt_of_memory(const std::string& name, const Result& forecast);
 
 }  // namespace stepcast::cli

@@ -36,11 +36,14 @@
 // one takes.
 #include "topology/nccl/algorithms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 #include "topology/nccl/channels.h"
 
 namespace stepcast {
@@ -363,30 +366,35 @@ NcclSetup left_by(NicDriver driver) {
     case NicDriver::verbs:
     case NicDriver::roce:
     case NicDriver::gib:
-    case NicDriver::efa: return {.protocols = ~0U};
+    case NicDriver::efa: return {};
     case NicDriver::tcpxo: return {.protocols = bit(Protocol::ll128) | kSimple};
     case NicDriver::efa_v1: return {.protocols = kSimple};
     case NicDriver::tcpx: return {.algorithms = bit(Algorithm::ring), .protocols = kSimple};
   }
-  return {.protocols = ~0U};
+  return {};
 }
 
 // NCCL_ALGO holds for all-reduces: other collectives keep their rings whatever it says
-// (src/graph/tuning.cc).
+// (src/graph/tuning.cc).  What is stated replaces what the NICs' software would set.
 void keep_allowed(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
                   const NcclSetup& setup, std::vector<Candidate>& all) {
   NcclSetup left = setup;
   if (shape.nodes > 1) {
     const NcclSetup driver = left_by(cluster.node.nic_driver);
-    left.algorithms &= driver.algorithms;
+    if (left.algorithms == 0) left.algorithms = driver.algorithms;
     if (left.protocols == 0) left.protocols = driver.protocols;
   }
+  if (left.algorithms == 0) left.algorithms = ~0U;
   if (left.protocols == 0) left.protocols = ~0U;
   std::erase_if(all, [&](const Candidate& a) {
     return (left.protocols & bit(a.protocol)) == 0 ||
            (kind == WorkKind::all_reduce && (left.algorithms & bit(a.algorithm)) == 0);
   });
-  STEPCAST_CHECK(!all.empty(), "NCCL's set-up leaves a way to run");
+  if (all.empty())
+    refuse(
+        fmt::format("NCCL_ALGO and NCCL_PROTO leave no way to run {} on {} ranks of {} {}",
+                    name_of(kind), shape.ranks, shape.nodes, shape.nodes == 1 ? "node" : "nodes"),
+        "a ring by Simple runs everywhere");
 }
 
 // NCCL's factors on the bandwidth of trees, from 64 B on by powers of two.

@@ -42,8 +42,8 @@ struct Candidate {
   double up_to = kEverySize;
 };
 
-// All that NCCL considers for a collective of `kind`, at least one.  REQUIRES: as collective_cost,
-// shape.ranks > 1.
+// All that NCCL considers for a collective of `kind`, at least one.  Refuses a `setup` that leaves
+// none (sim/diagnostic.h).  REQUIRES: as collective_cost, shape.ranks > 1.
 std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
                                   const NcclSetup& setup = {});
 

@@ -17,9 +17,11 @@ namespace stepcast {
 
 // How NCCL is set up beside what the wires say.  No scenario states it; logs of benchmarks do.
 struct NcclSetup {
-  uint32_t algorithms = ~0U;  // NCCL_ALGO: bits by Algorithm, of an all-reduce
-  uint32_t protocols = 0;     // NCCL_PROTO: bits by Protocol; 0: all that the NICs' software leaves
-  bool merges_ports = true;   // the ports of a NIC are one device (2.24 and later)
+  // Bits by Algorithm (NCCL_ALGO, of an all-reduce) and by Protocol (NCCL_PROTO); 0: not stated,
+  // all that the NICs' software leaves, which sets the same variables.
+  uint32_t algorithms = 0;
+  uint32_t protocols = 0;
+  bool merges_ports = true;  // the ports of a NIC are one device (2.24 and later)
 };
 
 enum class ChannelPattern : uint8_t { ring, tree, nvls, collnet };
