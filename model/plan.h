@@ -139,8 +139,9 @@ enum class CudaGraph : uint8_t {
 // Where the host of a rank waits for its device, beside pipeline transfers and the gradient norm.
 enum class HostWaits : uint8_t {
   none,
-  forward,  // before each forward pass: the sizes of the batch's tensors are read back
-  passes,   // after each pass as well: it is timed
+  forward,   // before each forward pass: the sizes of the batch's tensors are read back
+  passes,    // after each pass as well: it is timed
+  launches,  // after whatever it launches, transfers too (CUDA_LAUNCH_BLOCKING=1)
 };
 
 // How the loss of the tokens comes from the logits, and the gradient back.

@@ -2,7 +2,7 @@
 // How one compute work is priced: each function asks the one before it.
 //
 //   price_alone     the cost table; where it says nothing, the data sheet (roofline.h)
-//   price_aligned   x 1.5 or more, for batched products whose rows begin on odd bytes
+//   price_aligned   x 1.5 or 2.5, for batched products whose rows begin on odd bytes
 //   price_limited   x 1 or more, where the GPU may draw less power than it was measured with
 //   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
 //   price_wait      of the time that the experts of this rank wait for the busiest rank: the
@@ -40,13 +40,15 @@ struct MisalignedRatio {
   std::string_view arch, dtype;
   int64_t bytes = 0;
   double ratio = 1;
+  int64_t until = 0;  // year of the last libraries that it holds for; 0: of all
 };
 
 const std::vector<MisalignedRatio>& misaligned_ratios() {
   static const std::vector<MisalignedRatio> all = [] {
     std::vector<MisalignedRatio> read;
-    for (const CsvRow& row : csv_rows(alignment_files()[0].second, "arch,dtype,bytes,ratio"))
-      read.push_back({row.cells[0], row.cells[1], row.number<int64_t>(2), row.number(3)});
+    for (const CsvRow& row : csv_rows(alignment_files()[0].second, "arch,dtype,bytes,ratio,until"))
+      read.push_back({row.cells[0], row.cells[1], row.number<int64_t>(2), row.number(3),
+                      row.number<int64_t>(4)});
     return read;
   }();
   return all;
@@ -61,14 +63,16 @@ int64_t bytes_aligned(const Work& w) {
   return bytes;
 }
 
-double misalignment_ratio(const Work& work, GpuArch arch) {
+double misalignment_ratio(const Work& work, GpuArch arch, int64_t libraries) {
   const bool wide = work.dtype == DType::fp16 || work.dtype == DType::bf16;
   if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide) return 1;
   const int64_t bytes = bytes_aligned(work);
   if (bytes == kAligned) return 1;
-  for (const MisalignedRatio& r : misaligned_ratios())
-    if (r.arch == name_of(arch) && r.dtype == name_of(work.dtype) && r.bytes == bytes)
+  for (const MisalignedRatio& r : misaligned_ratios()) {
+    const bool of_then = r.until == 0 || (libraries > 0 && libraries <= r.until);
+    if (of_then && r.arch == name_of(arch) && r.dtype == name_of(work.dtype) && r.bytes == bytes)
       return r.ratio;
+  }
   return 1;
 }
 
@@ -87,9 +91,10 @@ Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table,
 }
 
 // The same for products whose rows begin on odd bytes, unless that very product was measured.
-Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table, int64_t libraries,
+                    PriceParts* parts) {
   Price price = price_alone(work, gpu, table, parts);
-  const double ratio = misalignment_ratio(work, gpu.arch);
+  const double ratio = misalignment_ratio(work, gpu.arch, libraries);
   if (ratio <= 1 || price.origin == Origin::measured) return price;
   if (parts != nullptr)
     parts->factors.push_back({"rows not on 16 bytes: alignment.csv", ratio, {}});
@@ -100,8 +105,9 @@ Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table, Pr
 }
 
 // The same under the limit of the GPU's power.
-Price price_limited(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
-  Price price = price_aligned(work, gpu, table, parts);
+Price price_limited(const Work& work, const Gpu& gpu, const CostTable* table, int64_t libraries,
+                    PriceParts* parts) {
+  Price price = price_aligned(work, gpu, table, libraries, parts);
   const bool by_table = table != nullptr && price.origin != Origin::roofline;
   const Power measured_at = by_table && table->power().value > 0 ? table->power() : gpu.power;
   const double ratio = slower_at_limit(work, gpu, measured_at);
@@ -116,10 +122,11 @@ Price price_limited(const Work& work, const Gpu& gpu, const CostTable* table, Pr
 }
 
 // Arithmetic by the SMs that communication leaves it; whoever is limited by memory is not faster.
-Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, int64_t libraries,
+                   PriceParts* parts) {
   Work alone = work;
   alone.comm_sms = 0;
-  Price price = price_limited(alone, gpu, table, parts);
+  Price price = price_limited(alone, gpu, table, libraries, parts);
   if (work.comm_sms == 0) return price;
   STEPCAST_CHECK(work.comm_sms < gpu.sms, "SMs are left for compute");
   const double left = static_cast<double>(gpu.sms - work.comm_sms);
@@ -146,9 +153,9 @@ Work mean_work(const Work& wait) {
 }
 
 // What the busiest rank does longer than this one, which does the mean.
-Price price_wait(const Work& wait, const Gpu& gpu, const CostTable* table) {
-  Price price = price_limited(busiest_work(wait), gpu, table, nullptr);
-  const Price mean = price_limited(mean_work(wait), gpu, table, nullptr);
+Price price_wait(const Work& wait, const Gpu& gpu, const CostTable* table, int64_t libraries) {
+  Price price = price_limited(busiest_work(wait), gpu, table, libraries, nullptr);
+  const Price mean = price_limited(mean_work(wait), gpu, table, libraries, nullptr);
   price.time = std::max(Time{}, price.time - mean.time);
   return price;
 }
@@ -169,11 +176,12 @@ Work busiest_work(const Work& wait) {
   return mean_work(most);
 }
 
-Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts,
+                    int64_t libraries) {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
   if (parts != nullptr) *parts = {};
-  return work.kind == WorkKind::expert_wait ? price_wait(work, gpu, table)
-                                            : price_on_sms(work, gpu, table, parts);
+  return work.kind == WorkKind::expert_wait ? price_wait(work, gpu, table, libraries)
+                                            : price_on_sms(work, gpu, table, libraries, parts);
 }
 
 }  // namespace stepcast

@@ -13,9 +13,9 @@ namespace stepcast {
 
 // `table` may be null: the data sheet answers.  `parts` takes how the price is made, if given; what
 // experts' ranks wait for each other is the difference of two prices and has no parts.
-// REQUIRES: !is_communication(work.kind).
+// `libraries`: OpGraph::libraries.  REQUIRES: !is_communication(work.kind).
 Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table,
-                    PriceParts* parts = nullptr);
+                    PriceParts* parts = nullptr, int64_t libraries = 0);
 
 // Attention of one query to a cache, which reads the cache and hardly computes: tables measure
 // attention of many queries, so the data sheet prices it.
@@ -39,7 +39,8 @@ Work busiest_work(const Work& wait);
 int64_t bytes_aligned(const Work& product);
 
 // Time over that of an aligned product of as much work; 1 where the work is no batched product of
-// 16 bits, is aligned, or was measured at this alignment on no GPU of this generation.
-double misalignment_ratio(const Work& work, GpuArch arch);
+// 16 bits, is aligned, or was measured at this alignment on no GPU of this generation. `libraries`:
+// the year of cuBLAS; 0: as young as can be.
+double misalignment_ratio(const Work& work, GpuArch arch, int64_t libraries = 0);
 
 }  // namespace stepcast

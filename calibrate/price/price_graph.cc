@@ -328,9 +328,10 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
   prices.by_work.reserve(graph.works.size());
   CommunicationPrices communication(cluster, grid, table, placement);
   for (const Work& work : graph.works) {
-    prices.by_work.push_back(is_communication(work.kind)
-                                 ? communication.of(work)
-                                 : compute_price(work, cluster.node.gpu, table));
+    prices.by_work.push_back(
+        is_communication(work.kind)
+            ? communication.of(work)
+            : compute_price(work, cluster.node.gpu, table, nullptr, graph.libraries));
   }
   price_launches(graph, cluster, table, prices);
   return prices;
@@ -339,6 +340,7 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
 Prices PriceCache::price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
                          const CostTable* table, const Placement& placement) {
   constexpr size_t kMostGrids = 64;
+  if (std::exchange(libraries_, graph.libraries) != graph.libraries) compute_.clear();
   auto known = std::ranges::find(grids_, grid, &OfGrid::grid);
   if (known == grids_.end()) {
     if (grids_.size() == kMostGrids) grids_.erase(grids_.begin());
@@ -352,8 +354,9 @@ Prices PriceCache::price(const OpGraph& graph, const Cluster& cluster, const Ran
     std::map<Work, Price>& of = communicates ? known->prices : compute_;
     auto at = of.find(work);
     if (at == of.end()) {
-      Price price =
-          communicates ? communication.of(work) : compute_price(work, cluster.node.gpu, table);
+      Price price = communicates
+                        ? communication.of(work)
+                        : compute_price(work, cluster.node.gpu, table, nullptr, graph.libraries);
       price.basis = {};
       price.remark = {};
       at = of.emplace(work, std::move(price)).first;

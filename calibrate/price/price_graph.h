@@ -31,6 +31,7 @@ class PriceCache {
     RankGrid grid;
     std::map<Work, Price> prices;
   };
+  int64_t libraries_ = 0;  // of compute_
   std::map<Work, Price> compute_;
   std::vector<OfGrid> grids_;  // last ones
 };

@@ -190,6 +190,9 @@ class Launches {
       if (plan_.kernels.cuda_graph == CudaGraph::step && is_captured(pass)) set_all(pass, {});
     }
     assign_rendezvous();
+    // What a CUDA graph holds is one launch.
+    graph_.host_blocks = plan_.kernels.host_waits == HostWaits::launches &&
+                         plan_.kernels.cuda_graph == CudaGraph::none;
   }
 
  private:

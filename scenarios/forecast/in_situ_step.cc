@@ -36,7 +36,8 @@ InSituStep::InSituStep(Scenario scenario) {
   require_runnable(step_.graph, *scenario_);
   prices_ = price_on(scenario_->cluster, step_.graph, *scenario_, table_);
   for (Price& price : prices_.by_work) price.basis = {};
-  waits_depend_on_prices_ = std::ranges::any_of(step_.graph.launches, reads_results);
+  waits_depend_on_prices_ =
+      step_.graph.host_blocks || std::ranges::any_of(step_.graph.launches, reads_results);
   perturbed_ = is_perturbed(*scenario_);
   // Times alone are asked for.
   if (perturbed_) return;

@@ -409,8 +409,10 @@ inline constexpr auto kModuleOwners =
                        {"transformer-engine", Modules::transformer_engine}});
 inline constexpr auto kCudaGraphs = words_of<CudaGraph>(
     {{"none", CudaGraph::none}, {"layer", CudaGraph::layer}, {"step", CudaGraph::step}});
-inline constexpr auto kHostWaits = words_of<HostWaits>(
-    {{"none", HostWaits::none}, {"forward", HostWaits::forward}, {"passes", HostWaits::passes}});
+inline constexpr auto kHostWaits = words_of<HostWaits>({{"none", HostWaits::none},
+                                                        {"forward", HostWaits::forward},
+                                                        {"passes", HostWaits::passes},
+                                                        {"launches", HostWaits::launches}});
 inline constexpr auto kDispatchers = words_of<Dispatcher>({{"allgather", Dispatcher::all_gather},
                                                            {"alltoall", Dispatcher::all_to_all},
                                                            {"deepep", Dispatcher::deepep}});
@@ -1319,7 +1321,8 @@ inline constexpr Field kFields[] = {
      .choices = kCudaGraphs},
     {.path = "kernels.host_waits",
      .type = FieldType::choice,
-     .summary = "where the host waits for its device: before each forward pass, around all passes",
+     .summary = "where the host waits for its device: before each forward pass, around all passes, "
+                "after all that it launches",
      .fallback = "none",
      .reason = "Megatron-Core does not wait there; for counts of experts, moe says",
      .choices = kHostWaits,

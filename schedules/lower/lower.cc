@@ -289,7 +289,8 @@ class Lowering {
         items.transfer(program, step, messages_, first_message_);
         // Megatron-LM follows each exchange that it waits for with torch.cuda.synchronize()
         // (p2p_communication.py; batch_p2p_sync is on by default).
-        if (options_.p2p == P2pStyle::megatron && step.kind != Step::Kind::issue) items.sync();
+        const bool waits = options_.p2p == P2pStyle::megatron && step.kind != Step::Kind::issue;
+        if (waits || plan_.kernels.host_waits == HostWaits::launches) items.sync();
       } else if (step.count == 1) {
         run_action(items, actions, step.first, state);
       } else {
@@ -315,7 +316,8 @@ class Lowering {
     const bool timed = kind == ActionKind::forward || kind == ActionKind::backward ||
                        kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
     if (kernels.cuda_graph == CudaGraph::step || !timed) return;
-    if (kernels.host_waits == HostWaits::passes) items.sync();
+    if (kernels.host_waits == HostWaits::passes || kernels.host_waits == HostWaits::launches)
+      items.sync();
   }
 
   // What has to be there before an action's pass, and which pass that is.
@@ -415,6 +417,7 @@ OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedu
                  "schedule and plan describe different steps");
   OpGraph graph = Lowering(model, plan, schedule, options).lower();
   assign_launches(graph, plan);
+  graph.libraries = plan.kernels.libraries;
   return graph;
 }
 
@@ -431,6 +434,7 @@ StepParts lower_parts(const Transformer& model, const Plan& plan, const Schedule
     for (const StaticMemory& m : static_memory(parts.graph, held, parts.passes, r)) sum += m.bytes;
     parts.held.push_back(sum);
   }
+  parts.graph.libraries = plan.kernels.libraries;
   return parts;
 }
 

@@ -9,6 +9,9 @@
 // reads again is hidden better than it would be.  What is waited beyond the end of the op is booked
 // as launch gaps.
 //
+// A host that blocks (OpGraph::host_blocks, CUDA_LAUNCH_BLOCKING=1) waits so for every op, on
+// whatever stream: no op runs beside another, and each adds the host's time for its launch.
+//
 // Waits are those of one pass: where no op of it on the compute stream comes before, as at its
 // first op, the call costs its time and waits for nothing.  A host that waits between passes is an
 // item of its role (ItemKind::sync).

@@ -231,6 +231,8 @@ struct OpGraph {
   std::vector<Pass> passes;
   std::vector<Rendezvous> rendezvous;
   std::vector<RoleOps> roles;
+  int64_t libraries = 0;     // year of cuBLAS, whose kernels run; 0: as young as can be
+  bool host_blocks = false;  // until what it launched has ended, whatever that is (host_waits.h)
 
   const std::string& text(LabelId id) const { return labels[static_cast<size_t>(id)]; }
   const Tensor& tensor(const Pass& pass, const MemoryEvent& e) const {

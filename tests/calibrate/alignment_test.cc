@@ -35,6 +35,21 @@ TEST(Alignment, RatioIsThatOfTheMeasuredRates) {
   EXPECT_NEAR(misalignment_ratio(of_type(DType::bf16, odd), GpuArch::ampere), 132.32 / 85.55, 1e-3);
 }
 
+TEST(Alignment, OlderLibrariesHaveSlowerKernels) {
+  const Work odd = of_type(DType::fp16, gemm(1024, 140, 1024, GemmLayout::nn, 384));
+  EXPECT_NEAR(misalignment_ratio(odd, GpuArch::ampere, 2022), 132.48 / 53.89, 1e-3);
+  EXPECT_NEAR(misalignment_ratio(odd, GpuArch::ampere, 2021), 132.48 / 53.89, 1e-3);
+  EXPECT_NEAR(misalignment_ratio(odd, GpuArch::ampere, 2023), 132.46 / 85.82, 1e-3);
+  const Cluster c = a100_cluster(1);
+  OpGraph graph;
+  graph.works = {odd};
+  const auto priced = [&](int64_t libraries) {
+    graph.libraries = libraries;
+    return us(price(graph, c, RankGrid{}, shipped_table("a100-sxm-80g")).by_work[0].time);
+  };
+  EXPECT_NEAR(priced(2022) / priced(0), 2.458 / 1.543, 0.01);
+}
+
 TEST(Alignment, SaysNothingOfWhatWasNotMeasured) {
   const Work odd = gemm(1024, 140, 1024, GemmLayout::nn, 384);
   EXPECT_EQ(misalignment_ratio(odd, GpuArch::hopper), 1);

@@ -237,6 +237,17 @@ TEST(HostWaits, TheFirstOpOfAPassHasNothingToWaitFor) {
   EXPECT_TRUE(exchanged.graph.passes[0].waits.all().empty());
 }
 
+// CUDA_LAUNCH_BLOCKING=1: device and host take turns, and no op runs beside another.
+TEST(HostWaits, AHostThatBlocksAddsItsTimeToEachOp) {
+  Step blocking(4, {});
+  blocking.graph.host_blocks = true;
+  EXPECT_EQ(blocking.timeline().makespan, Time{4 * (3 + 10)});
+  Step beside(4, {});
+  beside.graph.host_blocks = true;
+  beside.graph.passes[0].ops[1].stream = Stream::dp;
+  EXPECT_EQ(beside.timeline().makespan, Time{4 * (3 + 10)});
+}
+
 TEST(HostWaits, NothingIsAddedWhereTheHostTakesNoTimeOrReadsNothing) {
   Step free(4, 2);
   free.prices.by_launch.clear();

@@ -150,7 +150,8 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
     if (names.back() != name) continue;
     PricedWork& priced = found.emplace_back(PricedWork{work, result.prices->by_work[at], {}});
     if (!is_communication(work.kind))
-      compute_price(work, scenario.cluster.node.gpu, pricing_table(scenario).table, &priced.parts);
+      compute_price(work, scenario.cluster.node.gpu, pricing_table(scenario).table, &priced.parts,
+                    result.graph->libraries);
   }
   if (!found.empty()) return found;
   const std::vector<std::string_view> candidates(names.begin(), names.end());

@@ -181,6 +181,7 @@ TEST(Lower, TheHostWaitsAroundForwardsAndBackwardsAlone) {
   EXPECT_EQ(syncs(HostWaits::none), 0);
   EXPECT_EQ(syncs(HostWaits::forward), 2);
   EXPECT_EQ(syncs(HostWaits::passes), 2 + 5);  // after each F, B, I and W as well
+  EXPECT_EQ(syncs(HostWaits::launches), 2 + 5);
 }
 
 // A stage of the embedding alone ends with a reduction, after which there is nothing to compute.
