@@ -139,7 +139,8 @@ void write_price(JsonWriter& json, const Work& work, const Price& price, const P
 struct InSituLine {
   std::string term, scope, unit, prior_source;
   double value = 0, sd = 0, prior = 0, prior_sd = 0;
-  Time added{};  // the step less the step without this one
+  Time added{};                   // the step less the step without this one
+  int64_t runs = 0, sources = 0;  // published ones that have a say in it; 0: own runs, or none
 };
 
 struct InSituAnswer {

@@ -576,6 +576,20 @@ std::string with_width(double value, double sd) {
   return constant(value) + " \u00b1 " + constant(sd);
 }
 
+// Parameters that one or two sources say all that is known of.
+std::string known_from_few(const InSituAnswer& answer, const TextStyle& style) {
+  constexpr int64_t kFew = 2;
+  std::string text;
+  for (const InSituLine& l : answer.lines) {
+    if (l.added == Time{} || l.sources < 1 || l.sources > kFew) continue;
+    text += wrap(l.term + " (" + l.scope + "): all that is known is from " + grouped(l.runs) +
+                     (l.runs == 1 ? " run of " : " runs of ") +
+                     (l.sources == 1 ? "one source" : "two sources"),
+                 "  ", style.width);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style) {
@@ -601,7 +615,7 @@ std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style) 
                   format_time(answer.step) + " is longer by for each; without any it takes " +
                   format_time(answer.without),
               "", style.width) +
-         '\n' + titled_table(rows, "<<<>>>>", style);
+         '\n' + titled_table(rows, "<<<>>>>", style) + known_from_few(answer, style);
 }
 
 void write_in_situ(JsonWriter& json, const InSituAnswer& answer) {
@@ -618,6 +632,8 @@ void write_in_situ(JsonWriter& json, const InSituAnswer& answer) {
       json.member("prior", l.prior);
       json.member("prior_sd", l.prior_sd);
       json.member("prior_source", l.prior_source);
+      json.member("runs", l.runs);
+      json.member("sources", l.sources);
       json.member_time("adds", l.added);
     });
   });

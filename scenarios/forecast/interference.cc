@@ -46,7 +46,8 @@ InterferenceChoice choose_interference(const Scenario& scenario, const CostTable
                        scenario.file, "auto leaves it out where it was not measured");
     return {measured, {}};
   }
-  if (!measured) return {};
+  // Nothing runs beside anything else.
+  if (!measured || scenario.plan.kernels.host_waits == HostWaits::launches) return {};
   if (!scenario.perturb.empty())
     return {{}, left_out_of("beside perturbations; on simulates both, which takes longer")};
   if (scenario.share_links)

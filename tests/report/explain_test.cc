@@ -388,6 +388,24 @@ TEST(LinksText, FitsAHundredColumnsAndFortyLines) {
   EXPECT_LE(lines, 40);
 }
 
+TEST(InSituText, SaysWhatIsKnownFromFewSources) {
+  InSituLine line;
+  line.term = "host calls";
+  line.scope = "until 2022";
+  line.unit = "x";
+  line.added = Time{1'000'000'000};
+  line.runs = 560;
+  line.sources = 1;
+  InSituAnswer answer{{line}, Time{3'000'000'000}, Time{2'000'000'000}};
+  const char* few = "host calls (until 2022): all that is known is from 560 runs of one source";
+  EXPECT_THAT(explain_in_situ(answer), HasSubstr(few));
+  answer.lines[0].sources = 3;
+  EXPECT_THAT(explain_in_situ(answer), Not(HasSubstr("all that is known")));
+  answer.lines[0].sources = 1;
+  answer.lines[0].added = Time{};  // this step does not depend on it
+  EXPECT_THAT(explain_in_situ(answer), Not(HasSubstr("all that is known")));
+}
+
 TEST(LinksText, EscapesNamesAndLeavesTinyMessagesOut) {
   LinkLoads loads = sample();
   loads.fullest[0].from = "n0/\x1b[31mgpu";

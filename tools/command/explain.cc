@@ -171,7 +171,8 @@ InSituAnswer in_situ_of(const Scenario& scenario) {
   const int64_t libraries = scenario.plan.kernels.libraries;
   const InSituValues values = in_situ_values(parameters, node, libraries);
   const InSituRows rows = in_situ_rows(parameters, node, libraries);
-  if (scenario.own_runs != nullptr) {
+  const bool own = scenario.own_runs != nullptr;  // counts of its file are of them
+  if (own) {
     answer.own_runs = scenario.own_runs->runs;
     answer.own_file = scenario.own_runs->file;
   }
@@ -184,7 +185,8 @@ InSituAnswer in_situ_of(const Scenario& scenario) {
     const InSituParameter& p = parameters[static_cast<size_t>(rows[t])];
     answer.lines.push_back({std::string(name_of(p.term)), p.scope, std::string(unit_of(p.term)),
                             p.prior_source, p.value, p.sd, p.prior, p.prior_sd,
-                            answer.step - step.time(others)});
+                            answer.step - step.time(others), own ? 0 : p.runs,
+                            own ? 0 : p.sources});
   }
   return answer;
 }

@@ -464,6 +464,17 @@ TEST(PerturbedStep, AutoLeavesInterferenceOutWhereItIsNotCombined) {
   EXPECT_NE(r.scenario.warnings.back().find("2^50 ps"), std::string::npos);
 }
 
+// CUDA_LAUNCH_BLOCKING=1: nothing runs beside anything else.
+TEST(PerturbedStep, NothingInterferesWhereTheHostWaitsForAllThatItLaunches) {
+  LoadOptions blocking;
+  blocking.set = {{"kernels.host_waits", "launches"}};
+  const Result r =
+      forecast(load_scenario_text(kBase + kOverlap, "run.yaml", blocking), {.what_if = false});
+  EXPECT_FALSE(r.disturbance.has_value());
+  EXPECT_FALSE(speaks_of_interference(r));
+  EXPECT_GT(r.step_time, forecast_with(kOverlap).step_time);
+}
+
 // The same error wherever the time of a step is asked for.
 TEST(PerturbedStep, WhatIsTooLongForContentionIsRefusedByItsCode) {
   LoadOptions slow;
