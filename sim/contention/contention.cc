@@ -39,6 +39,8 @@
 #include "sim/check.h"
 #include "sim/contention/contention_engine.h"
 #include "sim/contention/equal_ranks.h"
+#include "sim/contention/folded_traffic.h"
+#include "sim/diagnostic.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
@@ -652,6 +654,49 @@ bool is_private(const Traffic& traffic) {
   });
 }
 
+// The step on shared links, of one lane of each kind.  Links are counted as far as they can be full
+// (folded_traffic.cc).
+ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
+                                    const LaneSet& lanes, const Traffic& traffic,
+                                    const Interference& interference, const LaneOptions& options) {
+  constexpr int kMostGuesses = 8;
+  contention::TrafficFolder folder(graph, lanes, traffic);
+  std::optional<contention::FoldedTraffic> folded;
+  const auto run = [&](int64_t lane, std::vector<contention::FlowSpan>* flows) {
+    const LaneSet& run_lanes = folded ? folded->lanes.lanes : lanes;
+    contention::Engine engine(graph, prices, run_lanes, folded ? folded->traffic : traffic,
+                              interference, options, folded ? &folded->lanes : nullptr,
+                              folded ? folded->groups : contention::groups_of_axes(lanes));
+    if (flows != nullptr) engine.note_flows(*flows);
+    return engine.run(folded && lane >= 0 ? folded->lanes.of[static_cast<size_t>(lane)] : lane);
+  };
+  // The lane to record, as far as it is known before the end.
+  const auto known_lane = [&]() -> int64_t {
+    if (!options.record) return -1;
+    return options.lane < 0 && folded && folded->lanes.original.size() == 1 ? 0 : options.lane;
+  };
+  std::optional<ContentionResult> result;
+  for (int guess = 0; !result; ++guess) {
+    folded = folder.fold();
+    // A guess is to cost less than what it may spare.
+    if (!folded || guess == kMostGuesses || 4 * folded->lanes.lanes.lanes() > lanes.lanes()) break;
+    std::vector<contention::FlowSpan> flows;
+    try {
+      ContentionResult guessed = run(known_lane(), &flows);
+      if (!folder.count_full_links(*folded, flows)) result = std::move(guessed);
+    } catch (const InputError&) {
+      break;  // the guess takes too long; all links may not
+    }
+  }
+  if (!result) {
+    folder.count_all();
+    folded = folder.fold();
+    result = run(known_lane(), nullptr);
+  }
+  if (options.record && known_lane() < 0) result = run(result->lanes.last_lane, nullptr);
+  return *std::move(result);
+}
+
 }  // namespace
 
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
@@ -660,33 +705,27 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
   const int64_t compute = contention::whole_factor(interference.compute);
   const int64_t communication = contention::whole_factor(interference.communication);
-  const bool shared = !is_private(traffic);
-  std::optional<FoldedLanes> private_folded;
-  std::optional<contention::FoldedTraffic> shared_folded;
-  if (options.fold && shared) shared_folded = contention::fold_traffic(graph, lanes, traffic);
+  if (options.fold && !is_private(traffic)) {
+    return run_folded_traffic(graph, prices, lanes, traffic, interference, options);
+  }
   // Equal lanes on links of their own begin and end alike, and what one op does to another does not
   // depend on how many others do the same: one of them stands for all.
-  if (options.fold && !shared && !lanes.jitter) private_folded = fold_lanes(lanes, true);
-  if (private_folded && contention::are_equal(*private_folded) &&
-      !(options.record && options.ops) && (compute != kNominal || communication != kNominal)) {
-    return contention::run_equal_ranks(graph, prices, *private_folded, compute, communication,
+  std::optional<FoldedLanes> folded;
+  if (options.fold && !lanes.jitter) folded = fold_lanes(lanes, true);
+  if (folded && contention::are_equal(*folded) && !(options.record && options.ops) &&
+      (compute != kNominal || communication != kNominal)) {
+    return contention::run_equal_ranks(graph, prices, *folded, compute, communication,
                                        options.merge, options.record);
   }
-  const FoldedLanes* folded = nullptr;
-  if (private_folded) folded = &*private_folded;
-  if (shared_folded) folded = &shared_folded->lanes;
+  const LaneSet& run_lanes = folded ? folded->lanes : lanes;
   const auto run = [&](int64_t lane) {
-    const LaneSet& run_lanes = folded != nullptr ? folded->lanes : lanes;
-    contention::Engine engine(
-        graph, prices, run_lanes, shared_folded ? shared_folded->traffic : traffic, interference,
-        options, folded,
-        shared_folded ? shared_folded->groups : contention::groups_of_axes(run_lanes));
-    return engine.run(folded != nullptr && lane >= 0 ? folded->of[static_cast<size_t>(lane)]
-                                                     : lane);
+    contention::Engine engine(graph, prices, run_lanes, traffic, interference, options,
+                              folded ? &*folded : nullptr, contention::groups_of_axes(run_lanes));
+    return engine.run(folded && lane >= 0 ? folded->of[static_cast<size_t>(lane)] : lane);
   };
   int64_t lane = options.lane;
   if (!options.record) return run(-1);
-  if (lane < 0 && folded != nullptr && folded->lanes.lanes() == 1) lane = 0;
+  if (lane < 0 && folded && folded->lanes.lanes() == 1) lane = 0;
   if (lane < 0) lane = run(-1).lanes.last_lane;  // known at the end
   return run(lane);
 }

@@ -155,6 +155,7 @@ void Engine::complete(Occurrence& occurrence, uint32_t group) {
     transfer.flows =
         graph_.works[occurrence.work].bytes.value > 0 && latency.count() < transfer.price;
     transfer.latency = transfer.flows ? latency.count() * kNominal : 0;
+    transfer.pattern = pattern;
     transfer.uses = &traffic_.patterns[pattern];
   }
   if (transfer.flows || coupled_) return begin_decided(occurrence, group, std::move(transfer));
@@ -195,6 +196,7 @@ void Engine::set_cap(Transfer& transfer) const {
   const Wide bytes = Wide{graph_.works[work].bytes.value} * 1'000'000'000'000;
   const int64_t moving = std::max<int64_t>(1, transfer.price - traffic_.latency[work].count());
   transfer.cap = std::max<int64_t>(1, static_cast<int64_t>(bytes / moving));
+  transfer.most_cap = std::max(transfer.most_cap, transfer.cap);
 }
 
 // Interference: from now on it runs beside the compute of its ranks.
@@ -229,6 +231,7 @@ void Engine::start_moving(uint32_t id) {
   push_next_window(id, now_);
   transfer.flow = network_.start(now_, bytes * kNominal, cap, *transfer.uses, id);
   transfer.moving = true;
+  transfer.begin = now_;
   flow_events_ += flows_of(id);
 }
 
@@ -248,6 +251,9 @@ void Engine::end_transfer(uint32_t id) {
       std::erase(ranks_[rank].transfers, id);
       mark_dirty(rank);
     });
+  }
+  if (noted_ != nullptr && transfer.moving) {
+    noted_->push_back({transfer.pattern, transfer.begin, now_, transfer.most_cap});
   }
   free_transfers_.push_back(id);
   end_arrivals(occurrence, group, now_);

@@ -77,10 +77,13 @@ struct Transfer {
   std::vector<LaneSpan> spans;            // windows of its links
   FlowNetwork::Flow flow = 0;
   const std::vector<LinkUse>* uses = nullptr;
-  int64_t cap = 0;      // of its flow, alone
-  int64_t latency = 0;  // of its flow
-  int64_t last = 0;     // `left` is as of this moment
-  Wide left = 0;        // private: units of its price; may be negative when it is over
+  uint32_t pattern = 0;
+  int64_t begin = 0;     // of its flow
+  int64_t cap = 0;       // of its flow, alone
+  int64_t most_cap = 0;  // so far
+  int64_t latency = 0;   // of its flow
+  int64_t last = 0;      // `left` is as of this moment
+  Wide left = 0;         // private: units of its price; may be negative when it is over
 };
 
 struct Thread {
@@ -188,6 +191,8 @@ class Engine {
          AxisGroups groups);
   // `record`: the lane to record, or -1.
   ContentionResult run(int64_t record = -1);
+  // Every flow is added to `flows` when it ends; they outlive this.
+  void note_flows(std::vector<FlowSpan>& flows) { noted_ = &flows; }
 
  private:
   // contention.cc
@@ -368,6 +373,7 @@ class Engine {
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0;
+  std::vector<FlowSpan>* noted_ = nullptr;
 };
 
 }  // namespace stepcast::contention

@@ -36,6 +36,14 @@
 // all of them together put there: k flows of load w that have one share leave as much room on a
 // link as one flow of load k w, to the last bit (fair_shares.h counts loads in whole numbers).
 //
+// *Links that are never full.*  With hashed routes two transfers may have a cable in common and
+// never run at one moment.  So links are first left out, the fewer kinds that this gives are run,
+// and then it is looked at whether on any link left out all flows together could ever ask for more
+// than there is.  On none: with them the shares are the same, for they satisfy the same conditions,
+// so the step is the step of all links.  Otherwise those links, and those that the same works load
+// alike, count, and again.  (Guess, check and refine: Clarke et al., Counterexample-guided
+// abstraction refinement, CAV 2000.)
+//
 // Of blocks of lanes that the engine runs in lockstep (the innermost digit, tp) either one lane
 // stands for the block, if all of them are equal, or the whole block is kept.
 //
@@ -45,6 +53,7 @@
 #include "sim/contention/folded_traffic.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -120,14 +129,6 @@ struct Kinds {
   std::vector<std::tuple<uint32_t, Signature, uint32_t>> order_;
 };
 
-// A pattern as one group of one role uses it.
-struct GroupFlow {
-  Axis axis = Axis::none;
-  uint32_t role = 0, group = 0, pattern = 0;
-  uint64_t works = 0;  // which ones, hashed
-  auto operator<=>(const GroupFlow&) const = default;
-};
-
 // By work: the roles that run it as a collective or post it.
 std::vector<std::vector<bool>> users_of_works(const OpGraph& graph) {
   std::vector<std::vector<bool>> users(graph.works.size(), std::vector<bool>(graph.roles.size()));
@@ -193,11 +194,13 @@ std::vector<GroupFlow> flows_of(const OpGraph& graph, const Traffic& traffic,
 class Refinement {
  public:
   Refinement(const OpGraph& graph, const LaneSet& lanes, const Traffic& traffic,
-             const AxisGroups& groups, uint32_t block)
+             const AxisGroups& groups, const std::vector<GroupFlow>& flows,
+             const std::vector<bool>& counted)
       : traffic_(traffic),
         groups_(groups),
-        block_(block),
-        flows_(flows_of(graph, traffic, groups, static_cast<uint32_t>(lanes.lanes()))),
+        counted_(counted),
+        block_(static_cast<uint32_t>(lanes.digits.front().size)),
+        flows_(flows),
         lane_(static_cast<size_t>(lanes.lanes())),
         flow_(flows_.size()),
         link_(traffic.capacity.size()) {
@@ -256,7 +259,7 @@ class Refinement {
     std::vector<Signature> by(link_.of.size());
     for (size_t f = 0; f < flows_.size(); ++f) {
       for (const LinkUse& use : traffic_.patterns[flows_[f].pattern]) {
-        by[use.link].add(flow_.of[f], uint64_t{use.load} << 32);
+        if (counted_[use.link]) by[use.link].add(flow_.of[f], uint64_t{use.load} << 32);
       }
     }
     link_.refine(by);
@@ -281,7 +284,7 @@ class Refinement {
     for (size_t f = 0; f < flows_.size(); ++f) {
       of_flow[f].add(group_[static_cast<size_t>(flows_[f].axis)].of[flows_[f].group], 3);
       for (const LinkUse& use : traffic_.patterns[flows_[f].pattern]) {
-        of_flow[f].add(link_.of[use.link], (uint64_t{use.load} << 32) + 4);
+        if (counted_[use.link]) of_flow[f].add(link_.of[use.link], (uint64_t{use.load} << 32) + 4);
       }
     }
     flow_.refine(of_flow);
@@ -304,8 +307,9 @@ class Refinement {
 
   const Traffic& traffic_;
   const AxisGroups& groups_;
+  const std::vector<bool>& counted_;
   uint32_t block_;
-  std::vector<GroupFlow> flows_;
+  const std::vector<GroupFlow>& flows_;
   Kinds lane_, flow_, link_;
   std::vector<Kinds> group_;  // by axis
   std::array<bool, kAxes> used_{};
@@ -367,12 +371,13 @@ Groups kept_groups(const Refinement& kinds, size_t axis, const Groups& given,
 
 // What all flows of each kind put on the first link of each kind.  False if a sum is more than a
 // load can be.
-bool keep_patterns(const Refinement& kinds, const Traffic& given, Traffic& out) {
+bool keep_patterns(const Refinement& kinds, const std::vector<bool>& counted, const Traffic& given,
+                   Traffic& out) {
   std::vector<uint32_t> link_of(kinds.of_links().count, UINT32_MAX);  // by kind: number in `out`
   std::vector<bool> is_first(given.capacity.size());
   for (uint32_t l = 0; l < given.capacity.size(); ++l) {
     uint32_t& number = link_of[kinds.of_links().of[l]];
-    if (number != UINT32_MAX) continue;
+    if (!counted[l] || number != UINT32_MAX) continue;
     number = static_cast<uint32_t>(out.capacity.size());
     out.capacity.push_back(given.capacity[l]);
     is_first[l] = true;
@@ -436,27 +441,117 @@ AxisGroups groups_of_axes(const LaneSet& lanes) {
   return groups;
 }
 
-std::optional<FoldedTraffic> fold_traffic(const OpGraph& graph, const LaneSet& lanes,
-                                          const Traffic& traffic) {
-  if (lanes.jitter || lanes.lanes() == 1) return {};
-  const AxisGroups groups = groups_of_axes(lanes);
-  const auto block = static_cast<uint32_t>(lanes.digits.front().size);
-  Refinement kinds(graph, lanes, traffic, groups, block);
+TrafficFolder::TrafficFolder(const OpGraph& graph, const LaneSet& lanes, const Traffic& traffic)
+    : graph_(graph),
+      lanes_(lanes),
+      traffic_(traffic),
+      groups_(groups_of_axes(lanes)),
+      flows_(flows_of(graph, traffic, groups_, static_cast<uint32_t>(lanes.lanes()))),
+      counted_(traffic.capacity.size()) {
+  std::vector<Signature> by(traffic.capacity.size());
+  for (size_t l = 0; l < by.size(); ++l) by[l].add(static_cast<uint64_t>(traffic.capacity[l]), 0);
+  for (const GroupFlow& flow : flows_) {
+    for (const LinkUse& use : traffic.patterns[flow.pattern]) {
+      by[use.link].add(flow.works + flow.role, use.load);
+    }
+  }
+  Kinds likeness(by.size());
+  likeness.refine(by);
+  // Of these there is one for each lane, so that no lane is told from others by them: ports, say.
+  std::vector<int64_t> links(likeness.count);
+  for (const uint32_t kind : likeness.of) ++links[kind];
+  for (size_t l = 0; l < counted_.size(); ++l) {
+    counted_[l] = links[likeness.of[l]] >= lanes.lanes();
+  }
+  likeness_ = std::move(likeness.of);
+}
+
+std::optional<FoldedTraffic> TrafficFolder::fold() const {
+  if (lanes_.jitter || lanes_.lanes() == 1) return {};
+  Refinement kinds(graph_, lanes_, traffic_, groups_, flows_, counted_);
   if (!kinds.refine()) return {};
+  const auto block = static_cast<uint32_t>(lanes_.digits.front().size);
   const bool uniform = kinds.blocks_are_uniform();
   if (!uniform) {
     kinds.tell_places_apart();
     if (!kinds.refine()) return {};
   }
   FoldedTraffic out;
-  if (!keep_patterns(kinds, traffic, out.traffic)) return {};
-  out.traffic.latency = traffic.latency;
-  out.lanes = keep_one_of_each(lanes, kinds.lanes(), uniform ? 1 : block);
-  number_patterns(graph, kinds, groups, traffic, out.lanes, out.traffic);
+  if (!keep_patterns(kinds, counted_, traffic_, out.traffic)) return {};
+  out.traffic.latency = traffic_.latency;
+  out.lanes = keep_one_of_each(lanes_, kinds.lanes(), uniform ? 1 : block);
+  number_patterns(graph_, kinds, groups_, traffic_, out.lanes, out.traffic);
   for (size_t axis = 0; axis < kAxes; ++axis) {
-    if (kinds.is_used(axis)) out.groups[axis] = kept_groups(kinds, axis, groups[axis], out.lanes);
+    if (kinds.is_used(axis)) out.groups[axis] = kept_groups(kinds, axis, groups_[axis], out.lanes);
+  }
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    out.flows.emplace_back(flows_[f].pattern, kinds.of_flows().of[f]);
   }
   return out;
+}
+
+namespace {
+
+__extension__ using Rate = __int128;  // times a load
+
+// Flows of these kinds, each with its load: can they ask for more than the capacity at a moment?
+bool can_be_full(const std::vector<std::pair<uint32_t, uint64_t>>& loads, int64_t capacity,
+                 const std::vector<std::vector<FlowSpan>>& spans) {
+  std::vector<std::pair<int64_t, Rate>> changes;
+  for (const auto& [kind, load] : loads) {
+    for (const FlowSpan& span : spans[kind]) {
+      if (span.begin == span.end) continue;
+      changes.emplace_back(span.begin, Rate{span.cap} * static_cast<Rate>(load));
+      changes.emplace_back(span.end, -Rate{span.cap} * static_cast<Rate>(load));
+    }
+  }
+  std::ranges::sort(changes);  // of one moment, ends first
+  Rate demand = 0;
+  for (const auto& [time, change] : changes) {
+    demand += change;
+    if (demand > Rate{capacity} * kFullLoad) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool TrafficFolder::count_full_links(const FoldedTraffic& folded,
+                                     const std::vector<FlowSpan>& flows) {
+  std::vector<std::vector<FlowSpan>> spans(folded.traffic.patterns.size());
+  for (const FlowSpan& span : flows) spans[span.kind].push_back(span);
+  struct Put {
+    uint32_t link = 0, kind = 0;
+    uint64_t load = 0;
+    auto operator<=>(const Put&) const = default;
+  };
+  std::vector<Put> puts;
+  for (const auto& [pattern, kind] : folded.flows) {
+    for (const LinkUse& use : traffic_.patterns[pattern]) {
+      if (!counted_[use.link]) puts.push_back({use.link, kind, use.load});
+    }
+  }
+  std::ranges::sort(puts);
+  std::map<std::pair<int64_t, std::vector<std::pair<uint32_t, uint64_t>>>, bool> known;
+  std::vector<bool> full(traffic_.capacity.size());  // by likeness
+  bool any = false;
+  for (size_t i = 0; i < puts.size();) {
+    const uint32_t link = puts[i].link;
+    std::vector<std::pair<uint32_t, uint64_t>> loads;
+    for (; i < puts.size() && puts[i].link == link; ++i) {
+      if (loads.empty() || loads.back().first != puts[i].kind) loads.emplace_back(puts[i].kind, 0);
+      loads.back().second += puts[i].load;
+    }
+    const int64_t capacity = traffic_.capacity[link];
+    const auto [at, is_new] = known.try_emplace({capacity, std::move(loads)}, false);
+    if (is_new) at->second = can_be_full(at->first.second, capacity, spans);
+    if (!at->second) continue;
+    full[likeness_[link]] = any = true;
+  }
+  for (size_t l = 0; l < counted_.size(); ++l) {
+    if (full[likeness_[l]]) counted_[l] = true;
+  }
+  return any;
 }
 
 }  // namespace stepcast::contention

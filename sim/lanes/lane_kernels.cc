@@ -207,6 +207,17 @@ void add_drawn(int64_t* __restrict t, const double* __restrict slowness,
     t[i] += shifted_product(jittered_slowness(slowness[i], factor[i]), d) - kShiftBits;
 }
 
+// On lanes that are as fast as priced, the factor is the slowness.
+STEPCAST_CLONES
+void add_drawn_nominal(int64_t* __restrict t, const uint32_t* __restrict factor, int64_t n,
+                       int64_t duration) {
+  const auto d = static_cast<double>(duration);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto slowness = static_cast<double>(static_cast<int32_t>(factor[i]));
+    t[i] += shifted_product(slowness, d) - kShiftBits;
+  }
+}
+
 void add_drawn_wide(int64_t* t, const double* slowness, const uint32_t* factor, int64_t n,
                     int64_t duration) {
   for (int64_t i = 0; i < n; ++i)
@@ -216,7 +227,7 @@ void add_drawn_wide(int64_t* t, const double* slowness, const uint32_t* factor, 
 }  // namespace
 
 void add_jittered(int64_t* t, const double* slowness, const uint32_t* key, const uint32_t* table,
-                  uint32_t instance_key, int64_t n, int64_t duration, bool wide) {
+                  uint32_t instance_key, int64_t n, int64_t duration, bool nominal, bool wide) {
   constexpr int64_t kChunk = 256;
   std::array<uint32_t, kChunk> drawn;
   for (int64_t begin = 0; begin < n; begin += kChunk) {
@@ -225,6 +236,10 @@ void add_jittered(int64_t* t, const double* slowness, const uint32_t* key, const
     // One by one: loads of four or eight places at once are slower than this on many machines.
     for (int64_t i = 0; i < count; ++i)
       drawn[static_cast<size_t>(i)] = table[drawn[static_cast<size_t>(i)]];
+    if (nominal && !wide) {
+      add_drawn_nominal(t + begin, drawn.data(), count, duration);
+      continue;
+    }
     const auto add_all = wide ? add_drawn_wide : add_drawn;
     add_all(t + begin, slowness + begin, drawn.data(), count, duration);
   }

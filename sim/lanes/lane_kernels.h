@@ -49,9 +49,10 @@ void raise_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n,
                      int64_t delay, int64_t by);
 
 // t += duration * (slowness * factor / 4096, rounded half up), with factor = table[hash(key of the
-// lane, instance)]; see lane_speeds.h.  `wide`: the last product may be 2^51 or more.
+// lane, instance)]; see lane_speeds.h.  `nominal`: every slowness is 4096.  `wide`: the last
+// product may be 2^51 or more.
 void add_jittered(int64_t* t, const double* slowness, const uint32_t* key, const uint32_t* table,
-                  uint32_t instance_key, int64_t n, int64_t duration, bool wide);
+                  uint32_t instance_key, int64_t n, int64_t duration, bool nominal, bool wide);
 
 int64_t largest(const int64_t* t, int64_t n);
 int64_t smallest(const int64_t* t, int64_t n);

@@ -176,6 +176,7 @@ class LaneEngine {
   RoleQueue queue_;
   std::vector<RoleSpeeds> speeds_;
   JitterTable jitter_{};
+  bool jitters_ = false;
   LaneProgram merged_, single_;
   std::vector<std::vector<uint32_t>> ends_;  // of rendezvous, where it matters
   std::vector<LaneClock> slots_;             // of the pass being run; passes never stop half-way
@@ -197,7 +198,8 @@ LaneEngine::LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedL
   if (recorded_ >= 0) {
     record_ = std::make_unique<LaneRecorder>(graph, ops ? Record::all : Record::account);
   }
-  if (folded.lanes.jitter) jitter_ = jitter_table(folded.lanes.jitter->sigma);
+  jitters_ = folded.lanes.jitter.has_value();
+  if (jitters_) jitter_ = jitter_table(folded.lanes.jitter->sigma);
   speeds_ = role_speeds(folded, roles_.size(), jitter_);
   LaneTraits traits = traits_of_lanes();
   traits.merge = merge;
@@ -387,6 +389,12 @@ void LaneEngine::raise(LaneClock& c, const LaneClock& other, int64_t by) {
 void LaneEngine::raise_by_host(const RoleState& role, LaneClock& c, int64_t lead) {
   const int64_t by = role.host_offset + lead;
   if (c.lo >= role.host.hi + by) return;
+  if (jitters_) {
+    // No lane draws the least or the largest factor again and again, so bounds that count with that
+    // are soon far off, and looking is cheaper than a maximum that changes nothing.
+    c.lo = kernels::smallest(c.t.data(), n_);
+    if (c.lo >= role.host.hi + by) return;
+  }
   if (role.host.lo == role.host.hi) {
     kernels::raise_to(c.t.data(), n_, role.host.lo + by);
   } else {
@@ -403,6 +411,7 @@ void LaneEngine::hold_host(RoleState& role, const LaneClock& until) {
   role.host.lo += by;
   role.host.hi += by;
   raise(role.host, until, 0);
+  if (jitters_) role.host.hi = kernels::largest(role.host.t.data(), n_);
 }
 
 void LaneEngine::copy(LaneClock& to, const LaneClock& from) {
@@ -567,6 +576,7 @@ void LaneEngine::run_by_op(const RoleSpeeds& speeds, RoleState& role, const Lane
   if (jitters) {
     kernels::add_jittered(c.t.data(), speeds.slowness_as_double.data(), speeds.jitter_key.data(),
                           jitter_.factor.data(), key, n_, in.duration.scaled,
+                          speeds.same && speeds.slowness[0] == kNominal,
                           speeds.wide(in.duration.scaled));
   } else {
     add_scaled(speeds, c, in.duration);

@@ -21,7 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/check.h"
@@ -521,6 +523,9 @@ struct Router::Scratch {
   FabricPaths fabric;
   std::vector<uint32_t> path;
   std::vector<LinkShare> shares;
+  // What NICs with one cable each put on links between their switches, by these.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<LinkShare>> between_switches;
+  size_t kept_shares = 0;
 
   bool across(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel);
   bool find(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel);
@@ -616,9 +621,31 @@ void Router::Scratch::spread_over_network() {
   const auto end = std::find_if_not(first, path.end(), is_network);
   // A path through the NICs of a third host stays as it is.
   if (first == end || std::find_if(end, path.end(), is_network) != path.end()) return;
+  const uint32_t from = graph.to(*first ^ 1u), to = graph.to(*(end - 1));
   shares.clear();
   for (auto l = path.begin(); l != first; ++l) shares.push_back({*l});
-  fabric.spread(graph.to(*first ^ 1u), graph.to(*(end - 1)), shares);
+  const auto cables = [&](uint32_t nic) {
+    return std::ranges::count_if(graph.leaving(nic), is_network);
+  };
+  if (end - first < 2 || cables(from) != 1 || cables(to) != 1) {
+    fabric.spread(from, to, shares);
+  } else {
+    constexpr size_t kMostKept = 1 << 20;
+    const auto [kept, is_new] =
+        between_switches.try_emplace({graph.to(*first), graph.to(*(end - 1) ^ 1u)});
+    const auto before = static_cast<ptrdiff_t>(shares.size());
+    if (!is_new) {
+      shares.push_back({*first});
+      shares.insert(shares.end(), kept->second.begin(), kept->second.end());
+      shares.push_back({*(end - 1)});
+    } else {
+      fabric.spread(from, to, shares);
+      kept->second.assign(shares.begin() + before + 1, shares.end() - 1);
+      kept_shares += kept->second.size();
+      if (kept_shares > kMostKept) between_switches.clear();
+      if (kept_shares > kMostKept) kept_shares = 0;
+    }
+  }
   for (auto l = end; l != path.end(); ++l) shares.push_back({*l});
 }
 
@@ -632,7 +659,7 @@ RouteOptions route_options(const Fabric& fabric, uint64_t seed) {
 }
 
 Router::Router(const ClusterGraph& graph, const RouteOptions& options)
-    : scratch_(new Scratch{graph, options, HostPaths(graph), FabricPaths(graph), {}, {}}) {}
+    : scratch_(new Scratch{graph, options, HostPaths(graph), FabricPaths(graph), {}, {}, {}, 0}) {}
 Router::Router(Router&&) noexcept = default;
 Router::~Router() = default;
 

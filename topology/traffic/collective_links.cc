@@ -77,11 +77,16 @@ class Loads {
     for (int64_t c = 0; c < channels; ++c) {
       const std::span<const LinkShare> shares = router_.spread(m.from, m.to, c);
       STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a route between GPUs that communicate");
-      for (const LinkShare& s : shares) add(s.link, m.parts, whole * channels, s.share);
+      const Wide all = fine_part(m.parts, whole * channels);
+      for (const LinkShare& s : shares) {
+        fine_.emplace_back(joint_link(cluster_, s.link),
+                           static_cast<uint64_t>(all * s.share / kWholeMessage));
+      }
     }
   }
 
   std::vector<LinkUse> take() {
+    add_up();
     std::sort(fine_.begin(), fine_.end());
     std::vector<LinkUse> uses;
     constexpr uint64_t kUnit = (uint64_t{1} << kFineBits) / kFullLoad;
@@ -100,14 +105,27 @@ class Loads {
     return cluster_.devices()[cluster_.gpus()[static_cast<size_t>(gpu)]];
   }
 
-  void add(uint32_t directed, int64_t parts, int64_t whole, uint64_t share = kWholeMessage) {
+  // parts / whole of a message of 2^kFineBits.
+  static Wide fine_part(int64_t parts, int64_t whole) {
     const auto p = static_cast<uint64_t>(parts), w = static_cast<uint64_t>(whole);
     constexpr int kRest = kFineBits / 2;
     // parts << kFineBits would not fit.
     const uint64_t high = (p << kRest) / w, rest = (p << kRest) % w;
-    const Wide all = (high << kRest) + (rest << kRest) / w;
-    fine_.emplace_back(joint_link(cluster_, directed),
-                       static_cast<uint64_t>(all * share / kWholeMessage));
+    return (Wide{high} << kRest) + (rest << kRest) / w;
+  }
+
+  // Where many messages are spread over many paths, the loads of each link to one.
+  void add_up() {
+    const size_t links = 2 * cluster_.links().size();
+    if (fine_.size() < links / 8) return;  // sorting takes less
+    constexpr uint64_t kNothing = UINT64_MAX;
+    std::vector<uint64_t> sums(links, kNothing);
+    for (const auto& [link, load] : fine_)
+      sums[link] = sums[link] == kNothing ? load : sums[link] + load;
+    fine_.clear();
+    for (uint32_t link = 0; link < links; ++link) {
+      if (sums[link] != kNothing) fine_.emplace_back(link, sums[link]);
+    }
   }
 
   void add_in_switch(const Message& m, int64_t whole) {
@@ -115,7 +133,8 @@ class Loads {
     const uint32_t gpu = cluster_.gpus()[static_cast<size_t>(out ? m.from : m.to)];
     const std::optional<uint32_t> link = first_to_nvswitch(cluster_, gpu);
     STEPCAST_CHECK(link.has_value(), "a GPU that reduces in NVSwitches has some");
-    add(out ? *link : *link ^ 1u, m.parts, whole);
+    fine_.emplace_back(joint_link(cluster_, out ? *link : *link ^ 1u),
+                       static_cast<uint64_t>(fine_part(m.parts, whole)));
   }
 
   const ClusterGraph& cluster_;
