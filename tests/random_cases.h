@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many random cases a test takes.  STEPCAST_TIMES says how many times as many as by default: those that
-// prove the most are for `tools/test -C full` (tests/CMakeLists.txt), under sanitizers there are fewer.
+// How many random cases a test takes.  STEPCAST_TIMES says how many times as many as by default:
+// those that prove the most are for `tools/test -C full` (tests/CMakeLists.txt), under sanitizers
+// there are fewer.
 #pragma once
 
 #include <algorithm>
