@@ -409,15 +409,14 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
 }
 
 // What the same step takes with software of another time, if that is worth a remark.
-std::optional<std::string> compare_with_older_software(const PricedStep& step) {
-  if (!step.scenario->with_older_software || is_perturbed(*step.scenario)) return {};
-  const Scenario& older = *step.scenario->with_older_software;
+std::optional<std::string> compare_with_older_software(const Scenario& scenario, Time today) {
+  if (!scenario.with_older_software || is_perturbed(scenario)) return {};
+  const Scenario& older = *scenario.with_older_software;
   try {
     const PricingTable pricing = pricing_table(older);
     const auto then = evaluate(price_step(lower_step(older, older.schedule), pricing.table));
-    const auto now = evaluate(step);
-    if (!then || !now) return {};
-    return remark_on_older_software(older.software, now->time, then->time,
+    if (!then) return {};
+    return remark_on_older_software(older.software, today, then->time,
                                     then->peak <= usable_memory(older));
   } catch (const InputError&) {  // it cannot be simulated: there is nothing to compare with
     return {};
@@ -443,8 +442,9 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   if (scenario.to_make) made = make_schedule(scenario, pricing.table);
   const Schedule& schedule = scenario.to_make ? made.schedule : scenario.schedule;
   PricedStep priced = price_step(lower_step(scenario, schedule), pricing.table);
-  std::optional<std::string> remark_on_software = compare_with_older_software(priced);
   Result result = explain(std::move(priced), schedule, options);
+  std::optional<std::string> remark_on_software =
+      compare_with_older_software(scenario, result.step_time);
   result.calibration = pricing.title;
   if (scenario.own_runs != nullptr)
     result.calibration +=

@@ -34,6 +34,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -145,16 +146,53 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
   return priced;
 }
 
-// By the role on a GPU with that much room; `peak`: what it allocates.
-Bytes reserved_by(const Scenario& scenario, const OpGraph& graph, uint32_t role, Bytes peak,
-                  Bytes room) {
-  constexpr int64_t kTebibyte = int64_t{1} << 40;
+// The allocator of each role, replayed once for roles that are alike.
+class Reservations {
+ public:
+  Reservations(const Scenario& scenario, const OpGraph& graph)
+      : traces_(graph),
+        segments_(scenario.plan.kernels.expandable_segments ? Segments::expandable
+                                                            : Segments::fixed) {}
+
+  // By the role on a GPU with that much room; `peak`: what it allocates.
+  ReservedTraces::Reserved of(uint32_t role, Bytes peak, Bytes room) {
+    if (is_far_too_large(peak)) return {peak, true};
+    if (const uint32_t other = like(role); other != role) {
+      for (const Known& k : known_)
+        if (k.role == other) return k.reserved;
+    }
+    return known_.emplace_back(Known{role, traces_.trace(role, room, segments_)}).reserved;
+  }
+
+  // Whether it fits there.
+  bool fits(uint32_t role, Bytes peak, Bytes room) {
+    if (peak > room) return false;
+    return is_far_too_large(peak) || traces_.fits(role, room, segments_);
+  }
+
+  // The first role that is alike.
+  uint32_t like(uint32_t role) const {
+    for (uint32_t r = 0; r < role; ++r)
+      if (traces_.alike(r, role)) return r;
+    return role;
+  }
+
+ private:
   // Far beyond any GPU the allocator's rounding is of no interest.
-  if (peak.value > kTebibyte) return peak;
-  return trace_reserved(
-      graph, role, room,
-      scenario.plan.kernels.expandable_segments ? Segments::expandable : Segments::fixed);
-}
+  static bool is_far_too_large(Bytes peak) {
+    constexpr int64_t kTebibyte = int64_t{1} << 40;
+    return peak.value > kTebibyte;
+  }
+
+  struct Known {
+    uint32_t role = 0;
+    ReservedTraces::Reserved reserved;
+  };
+
+  ReservedTraces traces_;
+  Segments segments_;
+  std::vector<Known> known_;  // on a GPU of the same room
+};
 
 // The roles, fullest first; of equal ones in their order.
 std::vector<uint32_t> largest_first(const std::vector<Bytes>& by_role) {
@@ -232,10 +270,12 @@ StepMemory memory_of(const Scenario& scenario, const OpGraph& graph) {
   StepMemory step;
   step.by_role = trace_memory(graph);
   const Bytes room = usable_memory(scenario);
+  Reservations reservations(scenario, graph);
   for (uint32_t r = 0; r < step.by_role.size(); ++r) {
     const Bytes peak = step.by_role[r].peak;
-    const Bytes reserved = reserved_by(scenario, graph, r, peak, room);
+    const auto [reserved, lacked_room] = reservations.of(r, peak, room);
     step.reserved_by_role.push_back(reserved);
+    step.lacked_room.push_back(lacked_room);
     if (peak > step.by_role[step.peak_role].peak) step.peak_role = r;
     if (reserved > step.reserved_by_role[step.reserved_role]) step.reserved_role = r;
   }
@@ -257,9 +297,10 @@ bool fits(const LoweredStep& step) {
   const std::vector<RoleMemory> by_role = trace_memory(step.graph);
   std::vector<Bytes> peaks;
   for (const RoleMemory& role : by_role) peaks.push_back(role.peak);
+  if (std::ranges::any_of(peaks, [&](Bytes peak) { return peak > usable; })) return false;
+  Reservations reservations(*step.scenario, step.graph);
   return std::ranges::all_of(largest_first(peaks), [&](uint32_t r) {
-    return peaks[r] <= usable &&
-           reserved_by(*step.scenario, step.graph, r, peaks[r], usable) <= usable;
+    return reservations.like(r) != r || reservations.fits(r, peaks[r], usable);
   });
 }
 
@@ -267,10 +308,18 @@ double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMe
                     double least, double most) {
   constexpr double kPrecision = 0.01;
   const double usable = static_cast<double>(usable_memory(scenario).value);
+  std::optional<Reservations> reservations;  // few scenarios need them
+  std::map<std::pair<uint32_t, Bytes>, bool> known;
   const auto fits_larger = [&](uint32_t role, double ratio) {
     const Bytes room{static_cast<int64_t>(usable / ratio)};
     const Bytes peak = memory.by_role[role].peak;
-    return peak <= room && reserved_by(scenario, graph, role, peak, room) <= room;
+    if (peak > room) return false;
+    // What never lacked room is the same in any room that is large enough for it.
+    if (!memory.lacked_room[role] && memory.reserved_by_role[role] <= room) return true;
+    if (!reservations) reservations.emplace(scenario, graph);
+    const auto [at, fresh] = known.try_emplace({reservations->like(role), room});
+    if (fresh) at->second = reservations->fits(role, peak, room);
+    return at->second;
   };
   double ratio = most;
   for (const uint32_t r : largest_first(memory.reserved_by_role)) {

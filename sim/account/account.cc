@@ -41,6 +41,7 @@ class Accountant {
 
   SpendTable account_of(uint32_t r) {
     SpendTable table{};
+    find_events(r);
     for (const Item& item : graph_.roles[r].items) {
       if (item.kind != ItemKind::pass) continue;
       const auto& busy = program_.passes[static_cast<size_t>(item.pass)].busy;
@@ -65,7 +66,7 @@ class Accountant {
 
   void book(SpendTable& table, uint32_t r, const Gap& gap) {
     switch (gap.cause) {
-      case Gap::Cause::event: at(table, spend_of_event(r, gap.id)) += gap.end - gap.begin; return;
+      case Gap::Cause::event: at(table, spend_of_event(gap.id)) += gap.end - gap.begin; return;
       case Gap::Cause::straggler: at(table, Spend::straggler) += gap.end - gap.begin; return;
       case Gap::Cause::contention: at(table, Spend::contention) += gap.end - gap.begin; return;
       case Gap::Cause::rendezvous: book_rendezvous(table, r, gap); return;
@@ -82,13 +83,26 @@ class Accountant {
     }
   }
 
-  // An event is named by the stream whose end it records.
-  Spend spend_of_event(uint32_t r, uint32_t event) const {
+  // An event is named by the stream whose end it records.  A step has about as many events as
+  // items, so they are looked up in a table.
+  void find_events(uint32_t r) {
+    event_spend_.clear();
+    if (timeline_.roles[r].gaps.empty()) return;
+    std::vector<bool> known;
     for (const Item& item : graph_.roles[r].items) {
-      if (item.kind != ItemKind::record || item.event != event) continue;
-      return spend_of_stream(item.stream);
+      if (item.kind != ItemKind::record) continue;
+      if (item.event >= known.size()) {
+        known.resize(item.event + 1);
+        event_spend_.resize(item.event + 1, Spend::exposed_other);
+      }
+      if (known[item.event]) continue;
+      known[item.event] = true;
+      event_spend_[item.event] = spend_of_stream(item.stream);
     }
-    return Spend::exposed_other;
+  }
+
+  Spend spend_of_event(uint32_t event) const {
+    return event < event_spend_.size() ? event_spend_[event] : Spend::exposed_other;
   }
 
   Spend spend_of_rendezvous(uint32_t id) const {
@@ -194,6 +208,7 @@ class Accountant {
   const Program& program_;
   const OpGraph& graph_;
   const Timeline& timeline_;
+  std::vector<Spend> event_spend_;  // of the role that is accounted for, by event
 };
 
 Time not_working(const SpendTable& table) {

@@ -31,6 +31,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <deque>
 #include <map>
 #include <optional>
@@ -213,17 +214,6 @@ class LiveSets {
   std::deque<LiveSet> sets_;
 };
 
-// The sets of the one or two microbatches of an item.
-std::array<LiveSet*, 2> sets_of(const OpGraph& graph, const Item& item, LiveSets& live) {
-  const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
-  const auto tensors = [&](TensorTableId table) {
-    return graph.tensor_tables[static_cast<size_t>(table)].size();
-  };
-  const uint64_t first = item.has_action ? key_of(item.action) : kNoAction;
-  return {&live.get(first, tensors(pass.tensors)),
-          item.has_second ? &live.get(key_of(item.second), tensors(pass.second_tensors)) : nullptr};
-}
-
 }  // namespace
 
 std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
@@ -271,14 +261,66 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
   return out;
 }
 
+// What a pass does to the allocator, of which it is played again and again.
+struct PassScript {
+  enum class Act : uint8_t {
+    allocate,
+    free,
+    lag,   // free, when the device has come there
+    late,  // free, when the next pass that computes has ended
+  };
+  struct Event {
+    uint32_t op = 0, tensor = 0;
+    Act act = Act::allocate;
+    bool second = false;
+    bool gradient = false;  // a free, of what may become a gradient
+    Bytes bytes{};
+  };
+
+  std::vector<Event> events;
+  std::array<uint32_t, 2> tensors{};  // of the tables
+  uint32_t gradients = 0;             // events of them
+  uint32_t ops = 0;
+  bool touches_memory = false;  // even if with nothing
+  bool computes = false, updates = false;
+};
+
 namespace {
+
+PassScript script_of(const OpGraph& graph, const Pass& pass) {
+  using enum PassScript::Act;
+  PassScript script;
+  const auto tensors = [&](TensorTableId table) {
+    const auto id = static_cast<size_t>(table);
+    return id < graph.tensor_tables.size() ? static_cast<uint32_t>(graph.tensor_tables[id].size())
+                                           : uint32_t{0};
+  };
+  script.tensors = {tensors(pass.tensors), tensors(pass.second_tensors)};
+  script.ops = static_cast<uint32_t>(pass.ops.size());
+  script.touches_memory = !pass.memory.empty();
+  script.computes = computes(pass);
+  script.updates = !pass.ops.empty() && pass.ops.front().phase == Phase::optimizer;
+  for (const MemoryEvent& e : pass.memory) {
+    const Tensor& tensor = graph.tensor(pass, e);
+    if (tensor.bytes.value <= 0) continue;
+    PassScript::Event event{e.op, e.tensor, allocate, e.second, false, tensor.bytes};
+    if (!e.allocate) {
+      event.gradient = tensor.becomes_gradient;
+      event.act = tensor.lags ? lag : frees_later(pass, e) ? late : free;
+      script.gradients += event.gradient ? 1 : 0;
+    }
+    script.events.push_back(event);
+  }
+  return script;
+}
 
 // One role's steps, allocation by allocation.
 class ReservedTrace {
  public:
-  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments,
-                bool in_full)
-      : graph_(graph), allocator_(room, segments) {
+  // Ends early where more than `most` is reserved.
+  ReservedTrace(const std::vector<PassScript>& scripts, const OpGraph& graph, const RoleOps& role,
+                Bytes room, Segments segments, bool in_full, Bytes most = kEndlessRoom)
+      : scripts_(scripts), graph_(graph), allocator_(room, segments), most_(most) {
     for (const Item& item : role.items)
       if (item.kind == ItemKind::pass) passes_.push_back(item);
     if (!in_full) repetition_ = find_repetition(passes_);
@@ -293,12 +335,25 @@ class ReservedTrace {
     if (by_tensor.value > 0) allocator_.allocate(by_tensor - kept_gradients(by_tensor));
   }
 
+  // What is free after a step is where the next one begins, so that the second may reserve more:
+  // the blocks that gradients and the optimizer have left are not of the sizes of activations.
+  ReservedTraces::Reserved two_steps() {
+    step();
+    if (allocator_.peak_reserved() <= most_) step();
+    return {allocator_.peak_reserved(), allocator_.lacked_room()};
+  }
+
+ private:
+  using Block = CachingAllocator::Block;
+
   void step() {
-    for (auto& [gradient, made] : made_) made = false;
+    made_.assign(made_.size(), false);
+    gradients_made_ = 0;
     cycle_ = {};
     for (size_t i = 0; i < passes_.size(); ++i) {
       i += passes_to_skip(i);
       if (i < passes_.size()) run(passes_[i]);
+      if (allocator_.peak_reserved() > most_) return;
     }
     free_gradients();
     for (const Block block : late_) allocator_.free(block);
@@ -307,75 +362,105 @@ class ReservedTrace {
     live_.clear(allocator_);
   }
 
-  Bytes peak() const { return allocator_.peak_reserved(); }
-
- private:
-  using Block = CachingAllocator::Block;
-
   void run(const Item& item) {
-    const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
-    if (pass.ops.front().phase == Phase::optimizer) free_gradients();
+    const PassScript& pass = scripts_[static_cast<size_t>(item.pass)];
+    if (pass.updates) free_gradients();
     const size_t earlier = late_.size();
-    const auto sets =
-        pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph_, item, live_);
-    for (const MemoryEvent& e : pass.memory) {
-      Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
-      const Tensor& tensor = graph_.tensor(pass, e);
-      free_lagging(ops_ + e.op);
-      if (e.allocate) {
-        block = allocator_.allocate(tensor.bytes);
+    if (pass.touches_memory) play(pass, item);
+    ops_ += pass.ops;
+    if (earlier == 0 || !pass.computes) return;
+    for (size_t i = 0; i < earlier; ++i) allocator_.free(late_[i]);
+    late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(earlier));
+  }
+
+  void play(const PassScript& pass, const Item& item) {
+    using enum PassScript::Act;
+    std::array<LiveSet*, 2> sets{};
+    sets[0] = &live_.get(item.has_action ? key_of(item.action) : kNoAction, pass.tensors[0]);
+    if (item.has_second) sets[1] = &live_.get(key_of(item.second), pass.tensors[1]);
+    const std::array<Block*, 2> blocks{sets[0]->blocks.data(),
+                                       sets[1] != nullptr ? sets[1]->blocks.data() : nullptr};
+    const PassGradients* gradients = pass.gradients > 0 ? gradients_of(pass, item) : nullptr;
+    size_t gradient = 0;
+    for (const PassScript::Event& e : pass.events) {
+      if (!lagging_.empty()) free_lagging(ops_ + e.op);
+      Block& block = blocks[e.second ? 1 : 0][e.tensor];
+      if (e.act == allocate) {
+        block = allocator_.allocate(e.bytes);
         continue;
       }
       const Block freed = std::exchange(block, CachingAllocator::kNone);
-      if (tensor.becomes_gradient && becomes_gradient(gradient_of(pass, item, e))) {
+      if (e.gradient && gradients != nullptr && becomes_gradient(gradients->ids[gradient++])) {
         gradients_.push_back(freed);
-      } else if (tensor.lags) {
+      } else if (e.act == lag) {
         lagging_.push_back({ops_ + e.op, freed});
-      } else if (frees_later(pass, e)) {
+      } else if (e.act == late) {
         late_.push_back(freed);
       } else {
         allocator_.free(freed);
       }
     }
-    ops_ += pass.ops.size();
     for (LiveSet* set : sets) {
       if (set == nullptr) continue;
       set->used = std::ranges::any_of(set->blocks,
                                       [](auto block) { return block != CachingAllocator::kNone; });
     }
-    if (earlier == 0 || !computes(pass)) return;
-    for (size_t i = 0; i < earlier; ++i) allocator_.free(late_[i]);
-    late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(earlier));
   }
 
-  // A stage's tensor, in whichever pass of whichever microbatch.
-  using Gradient = std::tuple<uint16_t, TensorTableId, uint32_t>;
+  // ------------------------------------------------------------------------------- gradients
+  static constexpr uint32_t kNoGradient = UINT32_MAX;
 
-  static Gradient gradient_of(const Pass& pass, const Item& item, const MemoryEvent& e) {
-    return {(e.second ? item.second : item.action).stage,
-            e.second ? pass.second_tensors : pass.tensors, e.tensor};
+  // Which gradients a pass frees, event by event, where it is run for these stages.
+  struct PassGradients {
+    const PassScript* pass = nullptr;
+    uint16_t stage = 0, second_stage = 0;
+    std::vector<uint32_t> ids;  // of made_
+  };
+
+  // Null: none of the role's gradients is a tensor.
+  const PassGradients* gradients_of(const PassScript& pass, const Item& item) const {
+    for (const PassGradients& g : pass_gradients_)
+      if (g.pass == &pass && g.stage == item.action.stage && g.second_stage == item.second.stage)
+        return &g;
+    return nullptr;
   }
 
   // Finds the tensors that become gradients, in the order of the step, and what they take of
   // `all`.  There are no more gradients than parameters: of two tensors for the same ones, as a
   // tied embedding has, the later one is added to the first.
   Bytes kept_gradients(Bytes all) {
+    // A stage's tensor, in whichever pass of whichever microbatch.
+    using Gradient = std::tuple<uint16_t, TensorTableId, uint32_t>;
+    std::map<Gradient, uint32_t> known;
     Bytes kept{};
     for (const Item& item : passes_) {
+      const PassScript& script = scripts_[static_cast<size_t>(item.pass)];
+      if (script.gradients == 0 || gradients_of(script, item) != nullptr) continue;
       const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
-      for (const MemoryEvent& e : pass.memory) {
-        const Tensor& tensor = graph_.tensor(pass, e);
-        if (e.allocate || !tensor.becomes_gradient || kept + tensor.bytes > all) continue;
-        if (made_.emplace(gradient_of(pass, item, e), false).second) kept += tensor.bytes;
+      PassGradients& found = pass_gradients_.emplace_back(
+          PassGradients{&script, item.action.stage, item.second.stage, {}});
+      for (const PassScript::Event& e : script.events) {
+        if (!e.gradient) continue;
+        const Gradient gradient{(e.second ? item.second : item.action).stage,
+                                e.second ? pass.second_tensors : pass.tensors, e.tensor};
+        auto at = known.find(gradient);
+        if (at == known.end() && kept + e.bytes <= all) {
+          at = known.emplace(gradient, static_cast<uint32_t>(known.size())).first;
+          kept += e.bytes;
+        }
+        found.ids.push_back(at == known.end() ? kNoGradient : at->second);
       }
     }
+    made_.assign(known.size(), false);
     return kept;
   }
 
   // Whether it is the first of this step.
-  bool becomes_gradient(const Gradient& gradient) {
-    const auto at = made_.find(gradient);
-    return at != made_.end() && !std::exchange(at->second, true);
+  bool becomes_gradient(uint32_t id) {
+    if (id == kNoGradient || made_[id]) return false;
+    made_[id] = true;
+    ++gradients_made_;
+    return true;
   }
 
   void free_gradients() {
@@ -449,7 +534,7 @@ class ReservedTrace {
                        static_cast<uint64_t>(repetition_->shift * static_cast<int64_t>(repetition)),
                        out);
     // The gradients that are made only get more within a step.
-    out.push_back(std::ranges::count_if(made_, [](const auto& g) { return g.second; }));
+    out.push_back(gradients_made_);
     out.push_back(static_cast<int64_t>(late_.size()));
     for (const Block b : late_) allocator_.append_place(b, out);
     out.push_back(static_cast<int64_t>(gradients_.size()));
@@ -461,35 +546,87 @@ class ReservedTrace {
     return out;
   }
 
+  const std::vector<PassScript>& scripts_;
   const OpGraph& graph_;
   std::vector<Item> passes_;  // of the role
   std::optional<Repetition> repetition_;
   Cycle cycle_;  // of this step
   CachingAllocator allocator_;
+  Bytes most_;
   LiveSets live_;
-  std::vector<Block> late_;        // as in trace_role
-  std::vector<Block> gradients_;   // by tensor, of this step
-  std::map<Gradient, bool> made_;  // tensors that become gradients: whether in this step already
+  std::vector<Block> late_;       // as in trace_role
+  std::vector<Block> gradients_;  // by tensor, of this step
+  std::vector<PassGradients> pass_gradients_;
+  std::vector<bool> made_;  // tensors that become gradients: whether in this step already
+  int64_t gradients_made_ = 0;
   std::deque<Lagging> lagging_;
   uint64_t ops_ = 0;  // before the pass
 };
 
-// What is free after a step is where the next one begins, so that the second may reserve more: the
-// blocks that gradients and the optimizer have left are not of the sizes of activations.
-Bytes reserved_in_two_steps(ReservedTrace trace) {
-  trace.step();
-  trace.step();
-  return trace.peak();
-}
-
 }  // namespace
 
+ReservedTraces::ReservedTraces(const OpGraph& graph) : graph_(graph) {
+  scripts_.reserve(graph.passes.size());
+  for (const Pass& pass : graph.passes) scripts_.push_back(script_of(graph, pass));
+  for (const RoleOps& role : graph.roles) {
+    uint64_t sum = 0;
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass)
+        sum = (sum ^ (static_cast<uint64_t>(item.pass) + 1)) * 0x100000001b3U;
+    check_sums_.push_back(sum);
+  }
+}
+
+ReservedTraces::~ReservedTraces() = default;
+
+ReservedTraces::Reserved ReservedTraces::trace(uint32_t role, Bytes room, Segments segments) const {
+  return ReservedTrace(scripts_, graph_, graph_.roles[role], room, segments, false).two_steps();
+}
+
+bool ReservedTraces::fits(uint32_t role, Bytes room, Segments segments) const {
+  ReservedTrace trace(scripts_, graph_, graph_.roles[role], room, segments, false, room);
+  return trace.two_steps().peak <= room;
+}
+
+bool ReservedTraces::alike(uint32_t a, uint32_t b) const {
+  if (check_sums_[a] != check_sums_[b]) return false;
+  const RoleOps &one = graph_.roles[a], &other = graph_.roles[b];
+  const auto same_memory = [](const StaticMemory& x, const StaticMemory& y) {
+    return x.bytes == y.bytes && x.by_tensor == y.by_tensor;
+  };
+  if (!std::ranges::equal(one.memory, other.memory, same_memory)) return false;
+  // Names of one role stand for names of the other, each for one.
+  using Names = std::map<uint64_t, uint64_t>;
+  Names stages, microbatches, back_stages, back_microbatches;
+  const auto stands_for = [](Names& to, Names& from, uint64_t x, uint64_t y) {
+    return to.emplace(x, y).first->second == y && from.emplace(y, x).first->second == x;
+  };
+  const auto same_action = [&](const Action& x, const Action& y) {
+    return stands_for(stages, back_stages, x.stage, y.stage) &&
+           stands_for(microbatches, back_microbatches, key_of(x), key_of(y));
+  };
+  const auto is_pass = [](const Item& item) { return item.kind == ItemKind::pass; };
+  const auto end = one.items.end(), other_end = other.items.end();
+  auto x = std::find_if(one.items.begin(), end, is_pass);
+  auto y = std::find_if(other.items.begin(), other_end, is_pass);
+  for (; x != end && y != other_end;
+       x = std::find_if(x + 1, end, is_pass), y = std::find_if(y + 1, other_end, is_pass)) {
+    if (x->pass != y->pass || x->has_action != y->has_action || x->has_second != y->has_second)
+      return false;
+    if (x->has_action && !same_action(x->action, y->action)) return false;
+    if (x->has_second && !same_action(x->second, y->second)) return false;
+  }
+  return x == end && y == other_end;
+}
+
 Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
-  return reserved_in_two_steps({graph, graph.roles[role], room, segments, false});
+  return ReservedTraces(graph).trace(role, room, segments).peak;
 }
 
 Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
-  return reserved_in_two_steps({graph, graph.roles[role], room, segments, true});
+  std::vector<PassScript> scripts;
+  for (const Pass& pass : graph.passes) scripts.push_back(script_of(graph, pass));
+  return ReservedTrace(scripts, graph, graph.roles[role], room, segments, true).two_steps().peak;
 }
 
 namespace {
@@ -520,18 +657,23 @@ CachingAllocator::Block CachingAllocator::new_chunk(const Chunk& chunk) {
   return static_cast<Block>(chunks_.size() - 1);
 }
 
-uint64_t CachingAllocator::key_of(const Chunk& c) {
+inline uint64_t CachingAllocator::key_of(const Chunk& c) {
   return (static_cast<uint64_t>(c.size / kMinBlock) << 32U) |
          static_cast<uint64_t>(c.address / kMinBlock);
 }
 
-// A binary search without branches: they would be unpredictable, and most of the time that a
-// forecast's memory takes is spent here.
-size_t CachingAllocator::first_at_least(std::span<const Free> list, uint64_t key) {
-  size_t low = 0;
-  size_t n = list.size();
+// Sizes below 16 have a list each; above it is the power of two and the four bits after the first.
+inline uint32_t FreeBlocks::list_of(uint64_t size) {
+  if (size < 16) return static_cast<uint32_t>(size);
+  const auto shift = static_cast<uint32_t>(std::bit_width(size)) - 5;
+  return (shift + 1) * 16 + static_cast<uint32_t>((size >> shift) & 15U);
+}
+
+inline uint32_t FreeBlocks::first_at_least(std::span<const Free> list, uint64_t key) {
+  uint32_t low = 0;
+  auto n = static_cast<uint32_t>(list.size());
   while (n > 0) {
-    const size_t half = n / 2;
+    const uint32_t half = n / 2;
     const bool right = list[low + half].key < key;
     low = right ? low + half + 1 : low;
     n = right ? n - half - 1 : half;
@@ -539,45 +681,79 @@ size_t CachingAllocator::first_at_least(std::span<const Free> list, uint64_t key
   return low;
 }
 
-void CachingAllocator::insert_free(Block b) {
-  const Chunk& c = chunks_[static_cast<size_t>(b)];
-  FreeList& list = free_[c.small ? 1 : 0];
-  const uint64_t key = key_of(c);
-  list.insert(list.begin() + static_cast<std::ptrdiff_t>(first_at_least(list, key)), {key, b});
-}
-
-void CachingAllocator::remove_free(Block b) {
-  const Chunk& c = chunks_[static_cast<size_t>(b)];
-  FreeList& list = free_[c.small ? 1 : 0];
-  const size_t at = first_at_least(list, key_of(c));
-  STEPCAST_CHECK(at < list.size() && list[at].block == b, "free list of the caching allocator");
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-}
-
-// Puts another block, or the same of another size, in the place of the one at `at`.
-void CachingAllocator::replace_free(FreeList& list, size_t at, Block block) {
-  const uint64_t key = key_of(chunks_[static_cast<size_t>(block)]);
-  const std::span<Free> all(list);
-  if (at > 0 && list[at - 1].key > key) {
-    const size_t place = first_at_least(all.first(at), key);
-    std::ranges::move_backward(all.subspan(place, at - place),
-                               all.begin() + static_cast<std::ptrdiff_t>(at + 1));
-    list[place] = {key, block};
-  } else {
-    const size_t smaller = first_at_least(all.subspan(at + 1), key);
-    std::ranges::move(all.subspan(at + 1, smaller), all.begin() + static_cast<std::ptrdiff_t>(at));
-    list[at + smaller] = {key, block};
+FreeBlocks::Place FreeBlocks::best(uint64_t size) const {
+  const uint32_t own = list_of(size);
+  const uint32_t index = first_at_least(lists_[own], size << 32U);
+  if (index < lists_[own].size()) return {own, index};
+  const uint32_t from = own + 1;
+  uint64_t mask = ~uint64_t{0} << (from % 64);
+  for (uint32_t word = from / 64; word < used_.size(); ++word) {
+    if (const uint64_t bits = used_[word] & mask; bits != 0)
+      return {word * 64 + static_cast<uint32_t>(std::countr_zero(bits)), 0};
+    mask = ~uint64_t{0};
   }
+  return {};
+}
+
+FreeBlocks::Place FreeBlocks::place_of(uint64_t key) const {
+  const uint32_t list = list_of(key >> 32U);
+  const uint32_t index = first_at_least(lists_[list], key);
+  STEPCAST_CHECK(index < lists_[list].size() && lists_[list][index].key == key,
+                 "free list of the caching allocator");
+  return {list, index};
+}
+
+void FreeBlocks::insert(Free free) {
+  const uint32_t i = list_of(free.key >> 32U);
+  std::vector<Free>& list = lists_[i];
+  used_[i / 64] |= uint64_t{1} << (i % 64);
+  list.insert(list.begin() + first_at_least(list, free.key), free);
+}
+
+void FreeBlocks::erase(Place place) {
+  std::vector<Free>& list = lists_[place.list];
+  list.erase(list.begin() + place.index);
+  if (list.empty()) used_[place.list / 64] &= ~(uint64_t{1} << (place.list % 64));
+}
+
+void FreeBlocks::replace(Place place, Free free) {
+  std::vector<Free>& list = lists_[place.list];
+  const bool stays = list_of(free.key >> 32U) == place.list &&
+                     (place.index == 0 || list[place.index - 1].key < free.key) &&
+                     (place.index + 1 == list.size() || free.key < list[place.index + 1].key);
+  if (stays) {
+    list[place.index] = free;
+    return;
+  }
+  erase(place);
+  insert(free);
+}
+
+void FreeBlocks::append_keys(std::vector<int64_t>& out) const {
+  for (const std::vector<Free>& list : lists_)
+    for (const Free& f : list) out.push_back(static_cast<int64_t>(f.key));
+}
+
+inline void CachingAllocator::insert_free(Block b) {
+  const Chunk& c = chunks_[static_cast<size_t>(b)];
+  free_[c.small ? 1 : 0].insert({key_of(c), b});
+}
+
+inline void CachingAllocator::remove_free(Block b) {
+  const Chunk& c = chunks_[static_cast<size_t>(b)];
+  FreeBlocks& pool = free_[c.small ? 1 : 0];
+  pool.erase(pool.place_of(key_of(c)));
 }
 
 // Free blocks without neighbours are whole segments.
 void CachingAllocator::release_segments() {
-  for (FreeList& list : free_) {
-    std::erase_if(list, [&](const Free& f) {
-      const Chunk& c = chunks_[static_cast<size_t>(f.block)];
+  lacked_room_ = true;
+  for (FreeBlocks& pool : free_) {
+    pool.erase_if([&](Block b) {
+      const Chunk& c = chunks_[static_cast<size_t>(b)];
       if (c.previous != kNone || c.next != kNone) return false;
       reserved_ -= c.size;
-      unused_.push_back(f.block);
+      unused_.push_back(b);
       return true;
     });
   }
@@ -585,12 +761,13 @@ void CachingAllocator::release_segments() {
 
 // What is unmapped is a hole in the segment that nobody uses again.
 void CachingAllocator::unmap_free_blocks() {
-  for (FreeList& list : free_) {
-    for (const Free& f : list) {
-      reserved_ -= chunks_[static_cast<size_t>(f.block)].size;
-      chunks_[static_cast<size_t>(f.block)].in_use = true;
-    }
-    list.clear();
+  lacked_room_ = true;
+  for (FreeBlocks& pool : free_) {
+    pool.erase_if([&](Block b) {
+      reserved_ -= chunks_[static_cast<size_t>(b)].size;
+      chunks_[static_cast<size_t>(b)].in_use = true;
+      return true;
+    });
   }
 }
 
@@ -605,7 +782,10 @@ CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
   };
   // Addresses of what is unmapped are not used again: those of one GPU's trace end at 2 TiB.
   constexpr int64_t kMostUnmapped = int64_t{1} << 40;
-  if (lacking() > room_ - reserved_ && end_[pool] < kMostUnmapped) unmap_free_blocks();
+  if (lacking() > room_ - reserved_) {
+    lacked_room_ = true;
+    if (end_[pool] < kMostUnmapped) unmap_free_blocks();
+  }
   const int64_t more = lacking();
   reserved_ += more;
   peak_ = std::max(peak_, reserved_);
@@ -647,10 +827,10 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
   if (bytes.value <= 0) return kNone;
   const int64_t size = round_up(bytes.value, kMinBlock);
   const bool small = size <= kSmallSize;
-  FreeList& list = free_[small ? 1 : 0];
-  const size_t best = first_at_least(list, static_cast<uint64_t>(size / kMinBlock) << 32U);
-  const bool found = best < list.size();
-  const Block b = found ? list[best].block : grow(size, small);
+  FreeBlocks& pool = free_[small ? 1 : 0];
+  const FreeBlocks::Place best = pool.best(static_cast<uint64_t>(size / kMinBlock));
+  const bool found = best.found();
+  const Block b = found ? pool.at(best) : grow(size, small);
   const int64_t rest = chunks_[static_cast<size_t>(b)].size - size;
   if (small ? rest >= kMinBlock : rest > kSmallSize) {
     const Chunk whole = chunks_[static_cast<size_t>(b)];
@@ -664,11 +844,11 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
     chunks_[static_cast<size_t>(b)].next = t;
     if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
     if (found)
-      replace_free(list, best, t);
+      pool.replace(best, {key_of(tail), t});
     else
-      insert_free(t);
+      pool.insert({key_of(tail), t});
   } else if (found) {
-    list.erase(list.begin() + static_cast<std::ptrdiff_t>(best));
+    pool.erase(best);
   }
   chunks_[static_cast<size_t>(b)].in_use = true;
   allocated_ += chunks_[static_cast<size_t>(b)].size;
@@ -680,9 +860,9 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
 // back.
 void CachingAllocator::append_state(std::vector<int64_t>& out) const {
   out.insert(out.end(), {next_address_, end_[0], end_[1], reserved_});
-  for (const FreeList& list : free_) {
-    out.push_back(static_cast<int64_t>(list.size()));
-    for (const Free& f : list) out.push_back(static_cast<int64_t>(f.key));
+  for (const FreeBlocks& pool : free_) {
+    pool.append_keys(out);
+    out.push_back(-1);
   }
 }
 
@@ -721,16 +901,15 @@ void CachingAllocator::free(Block block) {
     return;
   }
   if (joins_next && joins_previous) remove_free(next);
-  FreeList& list = free_[freed.small ? 1 : 0];
+  FreeBlocks& pool = free_[freed.small ? 1 : 0];
   const Block grows = joins_previous ? previous : next;
-  const size_t at = first_at_least(list, key_of(chunks_[static_cast<size_t>(grows)]));
-  STEPCAST_CHECK(at < list.size() && list[at].block == grows, "free list of the caching allocator");
+  const FreeBlocks::Place at = pool.place_of(key_of(chunks_[static_cast<size_t>(grows)]));
   if (joins_next) absorb_next(block);
   if (joins_previous) {
     absorb_next(previous);
     block = previous;
   }
-  replace_free(list, at, block);
+  pool.replace(at, {key_of(chunks_[static_cast<size_t>(block)]), block});
 }
 
 }  // namespace stepcast

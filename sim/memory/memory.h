@@ -59,6 +59,31 @@ Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room,
 Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room,
                              Segments segments = Segments::fixed);
 
+// The same of several roles, or in several rooms: what the passes ask for is found once.
+struct PassScript;
+class ReservedTraces {
+ public:
+  // The graph must outlive this.
+  explicit ReservedTraces(const OpGraph& graph);
+  ~ReservedTraces();
+
+  struct Reserved {
+    Bytes peak{};              // trace_reserved()
+    bool lacked_room = false;  // if not, a device of any room from `peak` on gives the same
+  };
+  Reserved trace(uint32_t role, Bytes room, Segments segments) const;
+  // Whether trace_reserved() is at most the room.  Ends as soon as it is not.
+  bool fits(uint32_t role, Bytes room, Segments segments) const;
+  // Whether two roles hold the same all the time and ask for the same, one after the other, so that
+  // the same is reserved for both.  O(items).
+  bool alike(uint32_t a, uint32_t b) const;
+
+ private:
+  const OpGraph& graph_;
+  std::vector<PassScript> scripts_;   // by pass
+  std::vector<uint64_t> check_sums_;  // of the passes of each role
+};
+
 // Which tensors hold how much of the role's peak (static memory apart), largest first.
 std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
                                                      const RoleMemory& memory);
@@ -80,6 +105,48 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
 
 inline constexpr Bytes kEndlessRoom{std::numeric_limits<int64_t>::max()};
 
+// Free blocks of a pool in the order of size, then address: 16 lists for each power of two of
+// sizes, each sorted, most of them short or empty.
+class FreeBlocks {
+ public:
+  struct Free {
+    uint64_t key = 0;  // size, then address, in units of 512 B; 32 bits of either
+    int32_t block = 0;
+  };
+  struct Place {
+    uint32_t list = kLists, index = 0;
+    bool found() const { return list != kLists; }
+  };
+
+  // The smallest block of at least that size; of equal ones that of the lowest address.
+  Place best(uint64_t size) const;
+  // REQUIRES: a free block has this key.
+  Place place_of(uint64_t key) const;
+  int32_t at(Place place) const { return lists_[place.list][place.index].block; }
+  void insert(Free free);
+  void erase(Place place);
+  // Erases what is there and inserts another.
+  void replace(Place place, Free free);
+  // Erases those of which f(block) is true.
+  template <class F>
+  void erase_if(const F& f) {
+    for (uint32_t i = 0; i < kLists; ++i) {
+      if (lists_[i].empty()) continue;
+      std::erase_if(lists_[i], [&](const Free& free) { return f(free.block); });
+      if (lists_[i].empty()) used_[i / 64] &= ~(uint64_t{1} << (i % 64));
+    }
+  }
+  void append_keys(std::vector<int64_t>& out) const;
+
+ private:
+  static constexpr uint32_t kLists = 29 * 16;
+  static uint32_t list_of(uint64_t size);
+  static uint32_t first_at_least(std::span<const Free> list, uint64_t key);
+
+  std::array<std::vector<Free>, kLists> lists_;
+  std::array<uint64_t, (kLists + 63) / 64> used_{};  // a bit for each list that is not empty
+};
+
 class CachingAllocator {
  public:
   using Block = int32_t;  // handle of an allocation
@@ -99,6 +166,8 @@ class CachingAllocator {
   Bytes reserved() const { return {reserved_}; }
   Bytes peak_reserved() const { return {peak_}; }
   Bytes allocated() const { return {allocated_}; }  // after rounding
+  // Whether the device had no room for a segment, ever.
+  bool lacked_room() const { return lacked_room_; }
 
   // Appends numbers that are equal for two moments of one allocator only if the same addresses were
   // free at both and no segment was reserved or given back between them.
@@ -114,13 +183,6 @@ class CachingAllocator {
     bool in_use = false;
     bool small = false;
   };
-  // A free block; size, then address, are packed into one number: 512 B units, 32 bits of either.
-  struct Free {
-    uint64_t key = 0;
-    Block block = kNone;
-  };
-  using FreeList = std::vector<Free>;  // by key
-  static size_t first_at_least(std::span<const Free> list, uint64_t key);
   static uint64_t key_of(const Chunk& c);
 
   Block new_chunk(const Chunk& chunk);
@@ -130,17 +192,17 @@ class CachingAllocator {
   void release_segments();
   void insert_free(Block b);
   void remove_free(Block b);
-  void replace_free(FreeList& list, size_t at, Block block);
   void absorb_next(Block b);  // merges the free neighbour after b into b
 
   std::vector<Chunk> chunks_;
   std::vector<Block> unused_;  // indices of chunks_ to use again
-  FreeList free_[2];           // [1] = small pool
+  FreeBlocks free_[2];         // [1] = small pool
   Segments segments_ = Segments::fixed;
   Block last_[2] = {kNone, kNone};  // at the end of an expandable segment
   int64_t end_[2] = {0, 0};         // its end
   int64_t room_ = kEndlessRoom.value;
   int64_t reserved_ = 0, peak_ = 0, allocated_ = 0, next_address_ = 0;
+  bool lacked_room_ = false;
 };
 
 }  // namespace stepcast
