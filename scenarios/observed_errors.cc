@@ -20,6 +20,7 @@ namespace stepcast {
 namespace {
 
 constexpr std::string_view kHeader = "class,runs,sources,low,high,cost_error";
+constexpr std::string_view kOwnHeader = "own_runs,class,runs,sources,low,high,cost_error";
 
 // Below the first a kernel takes about as long as its launch, above the second a launch is lost in
 // it (calibrate/data/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
@@ -38,14 +39,15 @@ double mean_kernel(const OpGraph& graph, const Prices& prices) {
   return kernels > 0 ? seconds / kernels : 0;
 }
 
-ClassErrors read_row(const CsvRow& row) {
+// Of rows that begin with the class in column `first`.
+ClassErrors read_row(const CsvRow& row, size_t first) {
   ClassErrors c;
-  c.name = row.cells[0];
-  c.runs = row.number<int64_t>(1);
-  c.sources = row.number<int64_t>(2);
-  c.low = row.number(3);
-  c.high = row.number(4);
-  c.cost_error = row.number(5);
+  c.name = row.cells[first];
+  c.runs = row.number<int64_t>(first + 1);
+  c.sources = row.number<int64_t>(first + 2);
+  c.low = row.number(first + 3);
+  c.high = row.number(first + 4);
+  c.cost_error = row.number(first + 5);
   const bool finite = std::isfinite(c.high) && std::isfinite(c.cost_error);
   if (c.name.empty() || c.runs < 1 || c.sources < 1 || c.sources > c.runs || !finite ||
       !(c.low > 0) || !(c.low <= c.high) || !(c.cost_error >= 0))
@@ -70,7 +72,18 @@ std::string run_class(const Scenario& scenario, const Result& result) {
 
 std::vector<ClassErrors> parse_observed_errors(std::string_view text) {
   std::vector<ClassErrors> table;
-  for (const CsvRow& row : csv_rows(text, kHeader)) table.push_back(read_row(row));
+  for (const CsvRow& row : csv_rows(text, kHeader)) table.push_back(read_row(row, 0));
+  return table;
+}
+
+std::vector<ClassErrors> parse_own_run_errors(std::string_view text) {
+  std::vector<ClassErrors> table;
+  for (const CsvRow& row : csv_rows(text, kOwnHeader)) {
+    table.push_back(read_row(row, 1));
+    table.back().own_runs = row.number<int64_t>(0);
+    if (table.back().own_runs != 1 && table.back().own_runs != 3)
+      refuse("own_runs are one or three");
+  }
   return table;
 }
 
@@ -82,21 +95,16 @@ std::span<const ClassErrors> observed_errors() {
 
 std::span<const ClassErrors> own_run_errors() {
   static const std::vector<ClassErrors> table =
-      parse_observed_errors(own_run_error_files()[0].second);
+      parse_own_run_errors(own_run_error_files()[0].second);
   return table;
 }
 
-std::string own_run_class(int64_t own_runs, std::string_view run_class) {
-  if (run_class.empty()) return {};
-  const size_t cut = run_class.find(" / ");
-  return std::string(own_runs < 3 ? "one own run" : "three own runs") +
-         (cut == run_class.npos ? "" : std::string(run_class.substr(cut)));
-}
-
-const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class) {
+const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class,
+                               int64_t own_runs) {
+  const int64_t known = own_runs == 2 ? 1 : std::min<int64_t>(own_runs, 3);
   while (!run_class.empty()) {
     for (const ClassErrors& c : table)
-      if (c.name == run_class) return &c;
+      if (c.own_runs == known && c.name == run_class) return &c;
     const size_t cut = run_class.rfind(" / ");
     run_class = run_class.substr(0, cut == run_class.npos ? 0 : cut);
   }
@@ -131,8 +139,7 @@ std::optional<Interval> interval_of(const Scenario& scenario, const Result& resu
   const std::string name = run_class(scenario, result);
   const int64_t own = scenario.own_runs != nullptr ? scenario.own_runs->runs : 0;
   const ClassErrors* like = errors_like(observed_errors(), name);
-  const ClassErrors* with_own =
-      own > 0 ? errors_like(own_run_errors(), own_run_class(own, name)) : nullptr;
+  const ClassErrors* with_own = own > 0 ? errors_like(own_run_errors(), name, own) : nullptr;
   if (with_own != nullptr) like = with_own;
   if (like == nullptr) return {};
   const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);

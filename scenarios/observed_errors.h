@@ -25,6 +25,7 @@ struct ClassErrors {
   int64_t runs = 0, sources = 0;  // who published them
   double low = 1, high = 1;       // measured / forecast
   double cost_error = 0;          // Interval::cost_error, their median
+  int64_t own_runs = 0;           // of the source and known to the forecasts: none, one, or three
 };
 
 // The narrowest class that the run belongs to; empty if the step does not train: nobody compared
@@ -35,13 +36,14 @@ std::string run_class(const Scenario& scenario, const Result& result);
 std::vector<ClassErrors> parse_observed_errors(std::string_view text);
 // The shipped table.
 std::span<const ClassErrors> observed_errors();
-// The same of forecasts that some of the source's other runs had a part in (own_run_errors.csv).
+// The same of forecasts that some of the source's other runs had a part in: own_run_errors.csv,
+// whose first column says how many.
+std::vector<ClassErrors> parse_own_run_errors(std::string_view text);
 std::span<const ClassErrors> own_run_errors();
-// The class in that table of a run of this class, where so many own runs are known: "one own run /
-// long kernels", "three own runs / ..." from three on.
-std::string own_run_class(int64_t own_runs, std::string_view run_class);
-// The class of that name, else the next wider one that is in the table; nullptr if none is.
-const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class);
+// Of the rows for so many own runs (one for two, three for more) the class of that name, else the
+// next wider one that is in the table; nullptr if none is.
+const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class,
+                               int64_t own_runs = 0);
 
 // Around `step`: the ratios of `like`, made wider where the costs of this step are less certain
 // than those of the runs in the class.  Half widths in the logarithm add in squares.

@@ -64,11 +64,12 @@ std::string prices_key(const Scenario& scenario) {
 std::string warning_of_other_prices(const Scenario& scenario) {
   if (scenario.own_runs == nullptr) return {};
   const std::string now = prices_key(scenario);
-  if (scenario.own_runs->prices.find(now) != std::string::npos) return {};
+  const std::vector<std::string>& then = scenario.own_runs->prices;
+  if (std::ranges::find(then, now) != then.end()) return {};
   return fmt::format(
       "the own runs {} were priced by the table {}, and this scenario is by {}: what was learnt "
       "may be of the table",
-      scenario.own_runs->file, scenario.own_runs->prices, now);
+      scenario.own_runs->file, fmt::join(then, ", "), now);
 }
 
 }  // namespace stepcast

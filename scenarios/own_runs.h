@@ -15,10 +15,10 @@
 namespace stepcast {
 
 struct OwnRuns {
-  std::string file;     // as messages name it
-  std::string hash;     // 16 hex digits over its text
-  std::string prices;   // what the runs were priced by: prices_key() of each, without repeats
-  int64_t runs = 0;     // that it was made of
+  std::string file;                 // as messages name it
+  std::string hash;                 // 16 hex digits over its text
+  std::vector<std::string> prices;  // what the runs were priced by: prices_key() of each
+  int64_t runs = 0;                 // that it was made of
   std::string warning;  // that published values are others now; empty: nothing is to be said
   std::vector<InSituParameter> parameters;  // the shipped ones with the runs' in their places
 };

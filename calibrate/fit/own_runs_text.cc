@@ -16,6 +16,18 @@ constexpr std::string_view kFirstLine = "# stepcast own runs";
 constexpr std::string_view kFormat = "1";
 constexpr const char* kMakeAnew = "`stepcast calibrate runs` makes one of runs that were measured";
 
+constexpr std::string_view kBetween = ", ";
+
+std::vector<std::string> listed(std::string_view text) {
+  std::vector<std::string> all;
+  for (size_t at = text.find(kBetween); at != text.npos; at = text.find(kBetween)) {
+    all.emplace_back(text.substr(0, at));
+    text.remove_prefix(at + kBetween.size());
+  }
+  all.emplace_back(text);
+  return all;
+}
+
 // What stands after "# KEY: "; nullopt without such a line.
 std::optional<std::string> header(std::string_view text, std::string_view key) {
   const std::string begin = fmt::format("# {}: ", key);
@@ -32,8 +44,9 @@ bool is_own_runs(std::string_view text) {
 }
 
 std::string write_own_runs(const OwnRunsText& own) {
-  std::string text = fmt::format("{}\n# format: {}\n# gpu: {}\n# prices: {}\n# runs: {}\n",
-                                 kFirstLine, kFormat, own.gpu, own.prices, own.runs);
+  std::string text =
+      fmt::format("{}\n# format: {}\n# gpu: {}\n# prices: {}\n# runs: {}\n", kFirstLine, kFormat,
+                  own.gpu, fmt::join(own.prices, kBetween), own.runs);
   for (std::string remark : own.remarks) {
     for (char& c : remark)
       if (static_cast<unsigned char>(c) < ' ') c = ' ';
@@ -56,7 +69,7 @@ OwnRunsText parse_own_runs(std::string_view text, const std::string& file) {
        {std::pair{&format, "format"}, {&gpu, "gpu"}, {&prices, "prices"}, {&runs, "runs"}})
     if (!*line) throw refused(fmt::format("the line '# {}: ' is missing", key));
   own.gpu = *gpu;
-  own.prices = *prices;
+  own.prices = listed(*prices);
   const auto [end, error] = std::from_chars(runs->data(), runs->data() + runs->size(), own.runs);
   if (error != std::errc() || end != runs->data() + runs->size() || own.runs < 1)
     throw refused("'# runs: ' is followed by a whole number from 1");

@@ -5,7 +5,7 @@
 //   # stepcast own runs
 //   # format: 1
 //   # gpu: h100-sxm
-//   # prices: table h100-sxm 3abc2ab717bab0ff
+//   # prices: h100-sxm 3abc2ab717bab0ff
 //   # runs: 2
 //   term,scope,unit,value,sd,prior,prior_sd,runs,sources,prior_source
 //   products,Hopper,x,1.121,0.041,1.072,0.058,2,1,"published runs, and how far clusters lie apart"
@@ -23,9 +23,9 @@
 namespace stepcast {
 
 struct OwnRunsText {
-  std::string gpu;     // names of the runs' GPUs, "h100-sxm, h200-sxm"
-  std::string prices;  // by which their kernels were priced: tables with their hashes
-  int64_t runs = 0;    // that were used
+  std::string gpu;                  // names of the runs' GPUs, "h100-sxm, h200-sxm"
+  std::vector<std::string> prices;  // of their kernels, without repeats: tables with their hashes
+  int64_t runs = 0;                 // that were used
   std::vector<std::string> remarks;
   std::vector<InSituParameter> parameters;
 };

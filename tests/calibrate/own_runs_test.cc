@@ -106,7 +106,8 @@ TEST(OwnRuns, LeavingARunOutNeedsNoSimulation) {
 }
 
 OwnRunsText sample() {
-  OwnRunsText own{"h100-sxm", "h100-sxm 0123456789abcdef", 2, {"run: a\nb"}, shared()};
+  OwnRunsText own{
+      "h100-sxm", {"h100-sxm 0123456789abcdef", "roofline"}, 2, {"run: a\nb"}, shared()};
   return own;
 }
 
@@ -116,7 +117,8 @@ TEST(OwnRunsText, IsReadAsItIsWritten) {
   EXPECT_THAT(text, HasSubstr("# run: a b\n"));
   const OwnRunsText read = parse_own_runs(text, "mine.csv");
   EXPECT_EQ(read.gpu, "h100-sxm");
-  EXPECT_EQ(read.prices, "h100-sxm 0123456789abcdef");
+  EXPECT_THAT(text, HasSubstr("# prices: h100-sxm 0123456789abcdef, roofline\n"));
+  EXPECT_EQ(read.prices, sample().prices);
   EXPECT_EQ(read.runs, 2);
   ASSERT_EQ(read.parameters.size(), 3u);
   EXPECT_EQ(read.parameters[1].value, 1.5);

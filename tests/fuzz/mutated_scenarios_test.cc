@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 5,000 scenarios that are a little wrong, down the whole path: each is refused as a user's mistake
-// or forecast, with all that holds of forecasts, in little memory and before the test's time is up.
+// Scenarios that are a little wrong, down the whole path: each is refused as a user's mistake or
+// forecast, with all that holds of forecasts, in little memory and before the test's time is up.
+// 500 by default (random_cases.h).
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -10,6 +11,7 @@
 #include "tests/fuzz/mutation.h"
 #include "tests/fuzz/readers.h"
 #include "tests/fuzz/whole_path.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::mutated_scenarios_test {
 namespace {
@@ -18,7 +20,9 @@ using fuzz::Dice;
 using fuzz::Seed;
 using Texts = std::vector<std::string>;
 
-constexpr int kParts = 10, kOfPart = 500;  // parts run side by side
+constexpr uint64_t kUsual = 50;
+constexpr int kParts = 10;    // that run side by side
+constexpr int kOfPart = 500;  // numbers that a part has to itself
 // Without sanitizers, which take a multiple of it.
 constexpr long kMostKiB = 512 * 1024;
 #ifdef STEPCAST_SANITIZED
@@ -120,11 +124,12 @@ class MutatedScenarios : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(MutatedScenarios, AreRefusedOrForecast) {
-  // Others with each N: STEPCAST_FUZZ_ROUND=N.
+  // Others with each N: STEPCAST_FUZZ_ROUND=N, of which STEPCAST_TIMES=10 takes all.
   const int part = static_cast<int>(fuzz::round_wanted().value_or(0)) * kParts + GetParam();
+  const auto scenarios = static_cast<int>(stepcast::testing::random_cases(kUsual));
   int whole = 0;
-  for (int i = 0; i < kOfPart && !HasFailure(); ++i) whole += try_one(part * kOfPart + i) ? 1 : 0;
-  EXPECT_GT(whole, kOfPart / 5) << "that got to the end of the path";
+  for (int i = 0; i < scenarios && !HasFailure(); ++i) whole += try_one(part * kOfPart + i) ? 1 : 0;
+  EXPECT_GT(whole, scenarios / 5) << "that got to the end of the path";
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   EXPECT_TRUE(kSanitized || usage.ru_maxrss < kMostKiB) << usage.ru_maxrss << " KiB";

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contention engine against the naive one, to the picosecond: random graphs on random lanes
-// (their speeds, links, windows and jitter), shared links and slow-downs.  Two thousand by default;
-// STEPCAST_ORACLE_CASES=100000 for a long run.
+// (their speeds, links, windows and jitter), shared links and slow-downs: two thousand by default
+// (random_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "tests/oracle/contention.h"
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::contention_equals_oracle_test {
 namespace {
@@ -258,8 +258,7 @@ std::string compare_folded(const ContendedCase& c) {
 }
 
 uint64_t cases() {
-  const char* text = std::getenv("STEPCAST_ORACLE_CASES");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 2000;
+  return testing::random_cases(2000);
 }
 
 class RandomContention : public ::testing::TestWithParam<Sharing> {};

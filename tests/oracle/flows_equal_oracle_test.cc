@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlowNetwork and max_min_rates against the slow simulator in exact fractions, to the picosecond
 // and to the byte per second.
-//
-// STEPCAST_FLOW_CASES is the number of random cases of each shard (default 300; 10,000 make 10^5).
+// Each of ten shards has 300 random cases by default (random_cases.h).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "sim/contention/flow_network.h"
 #include "tests/oracle/flows.h"
 #include "tests/oracle/network_ends.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::flows_equal_oracle_test {
 namespace {
@@ -24,8 +23,7 @@ using oracle::TimedFlow;
 constexpr uint64_t kShards = 10;
 
 uint64_t cases_per_shard() {
-  const char* text = std::getenv("STEPCAST_FLOW_CASES");
-  return text == nullptr ? 300 : std::stoull(text);
+  return testing::random_cases(300);
 }
 
 std::string describe(const FlowCase& c) {

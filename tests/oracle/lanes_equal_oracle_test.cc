@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lanes engine against the naive one, to the last 1/4096 ps that shows: random graphs on random
 // lanes that differ in speed, links and over time; merged and not, folded and not.
-//
-// STEPCAST_LANE_CASES sets the number of cases (100,000 take some minutes).
+// 2,000 by default (random_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::lanes_equal_oracle_test {
 namespace {
@@ -26,8 +25,7 @@ namespace {
 constexpr uint64_t kShards = 10;
 
 uint64_t cases() {
-  const char* given = std::getenv("STEPCAST_LANE_CASES");
-  return given == nullptr ? 2000 : std::strtoull(given, nullptr, 10);
+  return testing::random_cases(2000);
 }
 
 Time rounded(int64_t t) {

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "sim/check.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::fair_shares_test {
 namespace {
@@ -394,10 +394,8 @@ class Changes {
   std::vector<Running> flows_;
 };
 
-// Times as many as by default.
 uint32_t more() {
-  const char* text = std::getenv("STEPCAST_FLOW_SHARES_TIMES");
-  return text == nullptr ? 1 : static_cast<uint32_t>(std::stoul(text));
+  return static_cast<uint32_t>(testing::random_cases(1));
 }
 
 class RandomChanges : public ::testing::TestWithParam<Kind> {};

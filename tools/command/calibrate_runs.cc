@@ -90,19 +90,20 @@ void check_alike(std::span<const TrainedRun> runs) {
   }
 }
 
-// "a, b" of what differs, in the order of the runs.
+// What differs, in the order of the runs.
 template <class Word>
-std::string words_of(const std::vector<TrainedRun>& runs, std::span<const size_t> which,
-                     const Word& word) {
+std::vector<std::string> words_of(const std::vector<TrainedRun>& runs,
+                                  std::span<const size_t> which, const Word& word) {
   std::vector<std::string> all;
-  std::string text;
   for (const size_t i : which) {
     std::string next = word(runs[i].step.scenario());
-    if (std::ranges::find(all, next) != all.end()) continue;
-    text += (all.empty() ? "" : ", ") + next;
-    all.push_back(std::move(next));
+    if (std::ranges::find(all, next) == all.end()) all.push_back(std::move(next));
   }
-  return text;
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 struct OwnAnswer {
@@ -159,11 +160,12 @@ OwnAnswer learn(std::vector<TrainedRun> trained_runs) {
     TrainedRun& run = runs[near[k]];
     run.left_out_s = run.seconds(values_of(own_values(others, answer.prior)));
   }
-  answer.file = {words_of(runs, near, [](const Scenario& s) { return s.cluster.node.gpu.name; }),
-                 words_of(runs, near, prices_key),
-                 static_cast<int64_t>(near.size()),
-                 {},
-                 answer.parameters};
+  answer.file = {
+      joined(words_of(runs, near, [](const Scenario& s) { return s.cluster.node.gpu.name; })),
+      words_of(runs, near, prices_key),
+      static_cast<int64_t>(near.size()),
+      {},
+      answer.parameters};
   for (const size_t i : near)
     answer.file.remarks.push_back(
         fmt::format("run: {:.4g} s measured, {:.4g} s forecast before, {:.4g} s now: {}",
@@ -196,8 +198,9 @@ std::string in_words(const InSituParameter& before, const InSituParameter& now) 
 
 std::string as_text(const OwnAnswer& answer, const TextStyle& style) {
   const auto own = std::ranges::count(answer.runs, false, &TrainedRun::doubtful);
-  std::string s = fmt::format("{} {} on {}, priced by {}\n\n", own, own == 1 ? "run" : "runs",
-                              escape_text(answer.file.gpu), escape_text(answer.file.prices));
+  std::string s =
+      fmt::format("{} {} on {}, priced by {}\n\n", own, own == 1 ? "run" : "runs",
+                  escape_text(answer.file.gpu), escape_text(joined(answer.file.prices)));
   std::vector<std::vector<std::string>> rows = {
       {"run", "measured", "published", "", "with all own runs", "", "without this one", ""}};
   for (const TrainedRun& run : answer.runs) {
@@ -235,7 +238,7 @@ std::string as_text(const OwnAnswer& answer, const TextStyle& style) {
 std::string as_json(const OwnAnswer& answer, const std::string& file) {
   return json_document([&](JsonWriter& json) {
     json.member("gpu", answer.file.gpu);
-    json.member("prices", answer.file.prices);
+    json.member("prices", joined(answer.file.prices));
     json.objects("runs", answer.runs, [&](const TrainedRun& run) {
       json.member("run", run.name);
       json.member("measured_s", run.measured_s);

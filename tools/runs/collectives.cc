@@ -209,6 +209,14 @@ bool falls(const std::vector<Point>& points) {
   return false;
 }
 
+// The column `processes`: "one" that called for all GPUs; else one each, or it is not said.
+bool is_of_one_process(const Row& row) {
+  const auto at = row.find("processes");
+  if (at == row.end() || at->second.empty()) return false;
+  if (at->second != "one") refuse(fmt::format("processes '{}': one, or nothing", at->second));
+  return true;
+}
+
 Log log_of(const Row& row, const std::string& folder) {
   Log log;
   log.id = row.at("id");
@@ -218,7 +226,7 @@ Log log_of(const Row& row, const std::string& folder) {
   log.kind = kind_of(row.at("collective"));
   log.scored = row.at("quality") == "ok";
   log.fitted = version_of(row) >= kFittedFrom;
-  log.one_process = has(row.at("notes"), "single process");
+  log.one_process = is_of_one_process(row);
   log.transfer = log.kind == WorkKind::send_recv;
   int64_t hosts = std::stoll(row.at("nodes"));
   const int64_t per_host = std::stoll(row.at("gpus_per_node"));

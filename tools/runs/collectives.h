@@ -39,10 +39,10 @@ struct Log {
 
 // A folder holds manifest.csv (id, collective, gpu, nodes, gpus_per_node, link_intra, network,
 // quality, ...; the columns `file`, nccl_version, environment (NCCL_ALGO=Ring NCCL_PROTO=Simple),
-// notes and others may be there) and for each log <id>.csv with the
-// columns bytes or size_b, and time_us or oop_time_us.  The cluster is told from the words of the
-// manifest by the same rules for every log.  Read are those of quality ok or large_only.  Throws
-// InputError: files that cannot be read, unknown words.
+// processes ("one" that called for all GPUs), notes and others may be there) and for each log
+// <id>.csv with the columns bytes or size_b, and time_us or oop_time_us.  The cluster is told from
+// the words of the manifest by the same rules for every log.  Read are those of quality ok or
+// large_only.  Throws InputError: files that cannot be read, unknown words.
 std::vector<Log> read_logs(const std::string& folder);
 
 // ---- factors of the model, fitted to logs

@@ -52,12 +52,14 @@ std::string wider_class(const std::string& name) {
   return cut == std::string::npos ? "" : name.substr(0, cut);
 }
 
+using ClassKey = std::pair<int64_t, std::string>;  // own runs, name
+
 // Every class and all wider ones with their runs; a wider one stands before those in it.
-std::map<std::string, Runs> by_class(const std::vector<ObservedRun>& runs) {
-  std::map<std::string, Runs> classes;
+std::map<ClassKey, Runs> by_class(const std::vector<ObservedRun>& runs) {
+  std::map<ClassKey, Runs> classes;
   for (const ObservedRun& r : runs)
     for (std::string name = r.run_class; !name.empty(); name = wider_class(name))
-      classes[name].push_back(&r);
+      classes[{r.own_runs, name}].push_back(&r);
   return classes;
 }
 
@@ -67,7 +69,7 @@ class Tally {
   void add(const ObservedRun& r, std::span<const ClassErrors> table) {
     auto& [runs, covered] = by_source_[r.source];
     ++runs;
-    const ClassErrors* like = errors_like(table, r.run_class);
+    const ClassErrors* like = errors_like(table, r.run_class, r.own_runs);
     if (like == nullptr) return;  // no interval holds it
     const Interval i = make_interval(r.forecast, r.cost_error, *like);
     if (i.low <= r.measured && r.measured <= i.high) ++covered;
@@ -153,26 +155,27 @@ std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows) {
     // What forecasts of new runs are off by is what they are of sources that had no part in them.
     const double forecast = r.left_out_s.value_or(*r.step_time_s);
     runs.push_back({r.source, r.run_class, time_from_seconds(forecast),
-                    time_from_seconds(*r.measured.step_time_s), r.cost_error});
+                    time_from_seconds(*r.measured.step_time_s), r.cost_error, 0});
   }
   return runs;
 }
 
 std::vector<ClassErrors> class_errors(const std::vector<ObservedRun>& runs, double share) {
   std::vector<ClassErrors> table;
-  std::map<std::string, Weighted> pools;
-  for (const auto& [name, members] : by_class(runs)) {
-    const auto wider = pools.find(wider_class(name));
-    const Weighted& pool = pools[name] =
+  std::map<ClassKey, Weighted> pools;
+  for (const auto& [key, members] : by_class(runs)) {
+    const auto& [own_runs, name] = key;
+    const auto wider = pools.find({own_runs, wider_class(name)});
+    const Weighted& pool = pools[key] =
         weighted_runs(members, ratio_of, wider == pools.end() ? nullptr : &wider->second);
     std::set<std::string_view> sources;
     for (const ObservedRun* r : members) sources.insert(r->source);
-    table.push_back({name, static_cast<int64_t>(members.size()),
-                     static_cast<int64_t>(sources.size()),
-                     // The forecast is the best estimate: it lies in its own interval.
-                     std::min(1.0, weighted_quantile(pool, (1 - share) / 2)),
-                     std::max(1.0, weighted_quantile(pool, (1 + share) / 2)),
-                     weighted_quantile(weighted_runs(members, cost_error_of, nullptr), 0.5)});
+    table.push_back(
+        {name, static_cast<int64_t>(members.size()), static_cast<int64_t>(sources.size()),
+         // The forecast is the best estimate: it lies in its own interval.
+         std::min(1.0, weighted_quantile(pool, (1 - share) / 2)),
+         std::max(1.0, weighted_quantile(pool, (1 + share) / 2)),
+         weighted_quantile(weighted_runs(members, cost_error_of, nullptr), 0.5), own_runs});
   }
   return table;
 }

@@ -32,11 +32,12 @@ struct ObservedRun {
   std::string source, run_class;
   Time forecast{}, measured{};
   double cost_error = 0;
+  int64_t own_runs = 0;  // that the forecast knew: none, one or three (ClassErrors)
 };
 // Of rows that have both times, between a nanosecond and eleven days, and a class.
 std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows);
 
-// Classes in order of their names; `share` of the weights lie between low and high.
+// Classes in order of own runs and of their names; `share` of the weights lie between low and high.
 std::vector<ClassErrors> class_errors(const std::vector<ObservedRun>& runs, double share);
 
 // Share of the runs that lie in their intervals.

@@ -138,15 +138,19 @@ class Observer {
   void add(const ClusterRuns& cluster, const Draw& draw, const DrawnErrors& errors, size_t other) {
     const StudiedRun& r = cluster.runs[errors.others[other]];
     if (r.row->run_class.empty()) return;
-    const std::string name = own_run_class(static_cast<int64_t>(draw.size()), r.row->run_class);
-    for (std::string wider = name; !wider.empty(); wider = wider_class_of(wider))
-      if (ids_[wider].insert(r.run->id).second) ++study_.runs_of_class[wider];
-    const auto observed = [&](std::string run_class, double forecast_s) {
-      return ObservedRun{cluster.source, std::move(run_class), time_from_seconds(forecast_s),
-                         time_from_seconds(r.run->measured_s), r.row->cost_error};
+    const auto known = static_cast<int64_t>(draw.size());
+    for (std::string wider = r.row->run_class; !wider.empty(); wider = wider_class_of(wider))
+      if (ids_[{known, wider}].insert(r.run->id).second) ++study_.runs_of_class[{known, wider}];
+    const auto observed = [&](int64_t own_runs, double forecast_s) {
+      return ObservedRun{cluster.source,
+                         r.row->run_class,
+                         time_from_seconds(forecast_s),
+                         time_from_seconds(r.run->measured_s),
+                         r.row->cost_error,
+                         own_runs};
     };
-    study_.observed.push_back(observed(name, errors.forecast_s[other]));
-    study_.none.push_back(observed(r.row->run_class, r.before_s));
+    study_.observed.push_back(observed(known, errors.forecast_s[other]));
+    study_.none.push_back(observed(0, r.before_s));
   }
 
  private:
@@ -156,7 +160,7 @@ class Observer {
   }
 
   OwnRunStudy& study_;
-  std::map<std::string, std::set<std::string>> ids_;
+  std::map<std::pair<int64_t, std::string>, std::set<std::string>> ids_;
 };
 
 bool learns(const ClusterRuns& cluster, const Draw& draw) {
@@ -254,8 +258,9 @@ std::string worst_of(const OwnRunStudy& study, int known) {
   return fmt::format("{} ({:+.1f})", name, percent_of(worst));
 }
 
-std::string width_text(const std::vector<ClassErrors>& table, const std::string& name) {
-  const ClassErrors* like = errors_like(table, name);
+std::string width_text(const std::vector<ClassErrors>& table, const std::string& name,
+                       int64_t own_runs) {
+  const ClassErrors* like = errors_like(table, name, own_runs);
   if (like == nullptr || like->name != name) return "-";
   return fmt::format("{:.0f} to {:+.0f}", percent_of(like->low - 1), percent_of(like->high - 1));
 }
@@ -339,9 +344,8 @@ std::string own_runs_markdown(const OwnRunStudy& study) {
       percent_of(level), percent_of(own.source_unseen.by_run),
       percent_of(own.source_unseen.by_source));
   for (const ClassErrors& c : none)
-    text += fmt::format("| {} | {} | {} | {} |\n", c.name, width_text(none, c.name),
-                        width_text(table, own_run_class(1, c.name)),
-                        width_text(table, own_run_class(3, c.name)));
+    text += fmt::format("| {} | {} | {} | {} |\n", c.name, width_text(none, c.name, 0),
+                        width_text(table, c.name, 1), width_text(table, c.name, 3));
   return text;
 }
 
@@ -352,11 +356,12 @@ std::string own_run_errors_csv(const OwnRunStudy& study) {
       "# Measured / forecast step times of published runs, where others of the same source and GPU "
       "were known, by class:\n# where {:.1f} % of the weight lie, by which {:.0f} % of runs of "
       "sources left out are covered (docs/trust.md).\n# tools/accuracy --update rewrites this.\n"
-      "class,runs,sources,low,high,cost_error\n",
+      "own_runs,class,runs,sources,low,high,cost_error\n",
       percent_of(share), percent_of(level));
   for (const ClassErrors& c : class_errors(study.observed, share))
-    text += fmt::format("{},{},{},{:.3f},{:.3f},{:.3f}\n", c.name, study.runs_of_class.at(c.name),
-                        c.sources, c.low, c.high, c.cost_error);
+    text += fmt::format("{},{},{},{},{:.3f},{:.3f},{:.3f}\n", c.own_runs, c.name,
+                        study.runs_of_class.at({c.own_runs, c.name}), c.sources, c.low, c.high,
+                        c.cost_error);
   return text;
 }
 

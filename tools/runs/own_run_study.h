@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/runs/observed.h"
@@ -34,10 +35,10 @@ struct KnownRuns {
 struct OwnRunStudy {
   int64_t draws = 0;                                          // of each source, asked for
   std::map<std::string, std::map<int, KnownRuns>> by_source;  // by the number of runs known
-  // Other runs beside their forecasts in one draw, in the classes of own_run_class; `none`: the
-  // same runs with none known, in those of run_class.
+  // Other runs beside their forecasts in one draw; `none`: the same runs with none known.
   std::vector<ObservedRun> observed, none;
-  std::map<std::string, int64_t> runs_of_class;  // that differ, of `observed`
+  // That differ, of `observed`, by own runs and class.
+  std::map<std::pair<int64_t, std::string>, int64_t> runs_of_class;
 };
 
 // `rows` have the class of each run, by its id.

@@ -11,6 +11,7 @@
 #include "scenarios/forecast/step.h"
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
+#include "tests/random_cases.h"
 #include "tests/scenarios/forecast/random_layouts.h"
 
 namespace stepcast::evaluator_test {
@@ -23,11 +24,11 @@ std::optional<StepOutcome> fresh(const Scenario& s) {
   return priced ? evaluate(*priced) : std::nullopt;
 }
 
-// Random layouts of one model, one after the other through one evaluator.
-void compare_random_layouts(size_t model, int layouts) {
+// Random layouts of one model of four, one after the other through one evaluator.
+void compare_random_layouts(size_t model) {
   RandomLayouts random(static_cast<uint32_t>(1000 + model));
   Evaluator evaluator;
-  for (int i = 0; i < layouts; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(250); ++i) {
     const Scenario s = random.next(model);
     const std::string what = s.schedule.name + ", layout " + std::to_string(i);
     const std::optional<StepOutcome> want = fresh(s), got = evaluator.step(s),
@@ -43,24 +44,17 @@ void compare_random_layouts(size_t model, int layouts) {
   }
 }
 
-// Of each of four models; under sanitizers, which take many times as long, fewer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
-constexpr int kLayouts = 200;
-#else
-constexpr int kLayouts = 2500;
-#endif
-
 TEST(Evaluator, AgreesWithFreshForecastsOfADenseModel) {
-  compare_random_layouts(0, kLayouts);
+  compare_random_layouts(0);
 }
 TEST(Evaluator, AgreesWithFreshForecastsOfAGatedModel) {
-  compare_random_layouts(1, kLayouts);
+  compare_random_layouts(1);
 }
 TEST(Evaluator, AgreesWithFreshForecastsOfAModelWithExperts) {
-  compare_random_layouts(2, kLayouts);
+  compare_random_layouts(2);
 }
 TEST(Evaluator, AgreesWithFreshForecastsOfUnevenStages) {
-  compare_random_layouts(3, kLayouts);
+  compare_random_layouts(3);
 }
 
 // Models and clusters may change as they like.

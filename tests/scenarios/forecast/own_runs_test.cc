@@ -33,7 +33,7 @@ std::string own_text(double factor, const std::string& cluster = "dgx-h100 x 2")
   options.set = {{"cluster", cluster}};
   const Scenario s = load_scenario_text(kScenario, "run.yaml", options);
   OwnRunsText own{s.cluster.node.gpu.name,
-                  prices_key(s),
+                  {prices_key(s)},
                   3,
                   {},
                   own_prior(in_situ_parameters(), s.cluster.node, s.plan.kernels.libraries)};
@@ -95,6 +95,12 @@ TEST(ScenarioOwnRuns, OtherPricesThanTheRunsHadAreWarnedOf) {
   files.folder.write("table.csv", table + "\n");
   EXPECT_THAT(files.load("[table.csv, mine.csv]").warnings,
               ElementsAre(HasSubstr("were priced by the table h100-sxm")));
+  // A table of that name is another one, whatever its name ends with.
+  std::string other = own_text(1.2);
+  other.insert(other.find("# prices: ") + 10, "my ");
+  files.folder.write("other.csv", other);
+  EXPECT_THAT(files.load("other.csv").warnings,
+              ElementsAre(HasSubstr("were priced by the table my h100-sxm")));
   const Scenario off = load_scenario(
       files.folder.write("off.yaml", kScenario + "calibration: mine.csv\nin_situ: off\n"));
   EXPECT_THAT(off.warnings, ElementsAre(HasSubstr("in_situ: off leaves out")));
@@ -132,20 +138,26 @@ TEST(ScenarioOwnRuns, HaveIntervalsOfTheirOwn) {
   const Result own = forecast(files.load("mine.csv"), {.what_if = false});
   ASSERT_TRUE(plain.interval && own.interval);
   EXPECT_EQ(plain.interval->own_runs, 0);
-  const ClassErrors* with = errors_like(own_run_errors(), own_run_class(3, plain.interval->like));
+  const ClassErrors* with = errors_like(own_run_errors(), plain.interval->like, 3);
   ASSERT_NE(with, nullptr);
   EXPECT_EQ(own.interval->own_runs, 3);
   EXPECT_EQ(own.interval->like, with->name);
 }
 
-TEST(OwnRunClass, GoesByTheNumberOfRunsThenAsOthersDo) {
-  EXPECT_EQ(own_run_class(1, "training / long kernels"), "one own run / long kernels");
-  EXPECT_EQ(own_run_class(2, "training"), "one own run");
-  EXPECT_EQ(own_run_class(3, "training / short kernels / below 50 us"),
-            "three own runs / short kernels / below 50 us");
-  EXPECT_EQ(own_run_class(3, ""), "");
+TEST(OwnRunErrors, GoByTheNumberOfRunsThenAsOthersDo) {
+  const std::vector<ClassErrors> table = parse_own_run_errors(
+      "own_runs,class,runs,sources,low,high,cost_error\n1,training,9,3,0.9,1.1,0.1\n"
+      "1,training / long kernels,5,2,0.9,1.1,0.1\n3,training,9,3,0.9,1.1,0.1\n");
+  EXPECT_EQ(errors_like(table, "training / long kernels / experts", 1), &table[1]);
+  EXPECT_EQ(errors_like(table, "training / short kernels", 2), &table[0]);
+  EXPECT_EQ(errors_like(table, "training / long kernels", 7), &table[2]);
+  EXPECT_EQ(errors_like(table, "training", 0), nullptr);
+  EXPECT_EQ(errors_like(table, "", 1), nullptr);
+  EXPECT_THROW(parse_own_run_errors("own_runs,class,runs,sources,low,high,cost_error\n"
+                                    "2,training,9,3,0.9,1.1,0.1\n"),
+               InputError);
   for (const int64_t known : {1, 3})
-    EXPECT_NE(errors_like(own_run_errors(), own_run_class(known, "training")), nullptr);
+    EXPECT_NE(errors_like(own_run_errors(), "training", known), nullptr);
 }
 
 }  // namespace

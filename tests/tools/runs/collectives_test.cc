@@ -126,6 +126,22 @@ TEST(CollectiveLogs, AnUnknownAlgorithmIsAnError) {
   EXPECT_THROW(read("Star"), InputError);
 }
 
+TEST(CollectiveLogs, WhoCalledStandsInAColumnAndNotInRemarks) {
+  const stepcast::testing::TemporaryFolder folder;
+  folder.write("x.csv", "bytes,time_us\n8,1\n");
+  const auto read = [&](const std::string& processes) {
+    folder.write("manifest.csv",
+                 "id,collective,gpu,nodes,gpus_per_node,link_intra,network,processes,quality,"
+                 "source,notes\nx,all_reduce,H100,2,8,NVLink4,8x400G IB," +
+                     processes + ",ok,-,not a single process\n");
+    return read_logs(folder.path().string()).front().one_process;
+  };
+  EXPECT_TRUE(read("one"));
+  EXPECT_FALSE(read(""));
+  EXPECT_THROW(read("two"), InputError);
+  EXPECT_TRUE(log_called("a100_1n8_allreduce_superbench").one_process);
+}
+
 TEST(CollectiveLogs, MissingOrStrangeOnesAreErrors) {
   EXPECT_THROW(read_logs("no/such/folder"), InputError);
 }
