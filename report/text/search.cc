@@ -98,12 +98,13 @@ const std::array kLayoutColumns{
     LayoutColumn{"PP", '>', [](const FoundLayout& l) { return whole(l.pp); }},
     LayoutColumn{"VP", '>', [](const FoundLayout& l) { return whole(l.vpp); }},
     LayoutColumn{"CP", '>', [](const FoundLayout& l) { return whole(l.cp); }},
-    LayoutColumn{"EP", '>', [](const FoundLayout& l) { return whole(l.ep); }, true},
-    LayoutColumn{"ETP", '>', [](const FoundLayout& l) { return whole(l.etp); }, true},
+    LayoutColumn{"EP", '>', [](const FoundLayout& l) { return whole(l.ep); }},
+    LayoutColumn{"ETP", '>', [](const FoundLayout& l) { return whole(l.etp); }},
     LayoutColumn{"DP", '>', [](const FoundLayout& l) { return whole(l.dp); }},
     LayoutColumn{"MBS", '>', [](const FoundLayout& l) { return whole(l.micro); }},
     LayoutColumn{"recompute", '<', [](const FoundLayout& l) { return l.recompute; }},
     LayoutColumn{"schedule", '<', [](const FoundLayout& l) { return l.schedule; }},
+    LayoutColumn{"split", '<', [](const FoundLayout& l) { return l.split; }, true},
     LayoutColumn{"ZeRO", '>', [](const FoundLayout& l) { return whole(l.zero); }},
     LayoutColumn{"step s", '>', seconds_text},
     LayoutColumn{"tok/s/GPU", '>',
@@ -135,7 +136,7 @@ std::string table_of(const SearchResult& r, const TextStyle& style) {
     const bool says =
         std::ranges::any_of(cells, [](const auto& c) { return !c.empty() && c != "1"; });
     if (!says && !varied) continue;
-    if (column.only_if_varied && !varied && cells.front() == "1") continue;
+    if (column.only_if_varied && !varied) continue;
     rows[0].emplace_back(column.title);
     sides += column.side;
     for (size_t i = 0; i < cells.size(); ++i) rows[i + 1].push_back(std::move(cells[i]));
@@ -267,6 +268,7 @@ void write_layout(JsonWriter& json, const FoundLayout& l) {
   json.member("microbatches", l.microbatches);
   json.member("recompute", l.recompute);
   json.member("schedule", l.schedule);
+  json.member("split", l.split);
   json.values("stage_layers", l.stage_layers);
   json.object("set", [&] {
     for (const auto& [path, value] : l.set) json.member(path, value);

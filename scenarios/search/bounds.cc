@@ -110,7 +110,9 @@ class Prober {
       : scenario_(scenario),
         caches_(caches),
         splits_(has_weight_gradients(scenario.schedule)),
-        pairs_(has_pairs(scenario.schedule)) {}
+        // In pairs each half hides what the other waits for; ZeRO-2 reduces gradients in buckets,
+        // so that a layer more is not always as much more.  What stays is the compute stream's own.
+        compute_only_(has_pairs(scenario.schedule) || scenario.plan.zero == 2) {}
 
   bool splits() const { return splits_; }
 
@@ -120,7 +122,7 @@ class Prober {
     const auto count = static_cast<int64_t>(contents.size());
     plan.stages = std::move(contents);
     const Schedule schedule = generate_schedule(*find_schedule_family(splits_ ? "zb-h1" : "1f1b"),
-                                                {count, 1, count, 0, {}});
+                                                {count, 1, 2 * count, 0, {}});
     const StepParts parts = lower_parts(scenario_.model, plan, schedule, &caches_.passes);
     const std::optional<Prices> prices =
         prices_of_parts(parts.graph, scenario_, pricing_table(scenario_).table, caches_.prices);
@@ -138,8 +140,8 @@ class Prober {
         int64_t time = std::numeric_limits<int64_t>::max();
         for (const PassId id : versions)
           if (id != kNoPass)
-            time = std::min(
-                time, pairs_ ? busy_of_compute(pass(id), *prices) : chain_of(pass(id), *prices));
+            time = std::min(time, compute_only_ ? busy_of_compute(pass(id), *prices)
+                                                : chain_of(pass(id), *prices));
         return time == std::numeric_limits<int64_t>::max() ? 0 : time;
       };
       p.forward = least({passes.forward});
@@ -174,7 +176,7 @@ class Prober {
  private:
   const Scenario& scenario_;
   BoundCaches& caches_;
-  const bool splits_, pairs_;
+  const bool splits_, compute_only_;
 };
 
 // The layers of the model in order, as the plan's stages have them.

@@ -142,7 +142,7 @@ class Searcher {
   }
 
   bool stopped() {
-    if (!stopped_ && run_.stop && run_.stop()) stopped_ = true;
+    if (!stopped_ && run_.stop && run_.stop(settings_.budget)) stopped_ = true;
     return stopped_;
   }
 
@@ -367,6 +367,7 @@ class Searcher {
     out.zero = l.zero;
     out.recompute = space_.recompute_words()[l.recompute];
     out.schedule = l.pp > 1 ? space_.schedules()[l.schedule] : "none";
+    out.split = space_.split_word(l);
     const std::vector<int64_t> layers = space_.layers_of_stages(l);
     if (std::ranges::adjacent_find(layers, std::not_equal_to<>{}) != layers.end())
       out.stage_layers = layers;

@@ -29,8 +29,9 @@ struct SearchRun {
   SearchShard shard{};
   bool exhaustive = false;  // simulate every layout: for tests of the bounds
   bool forecasts = true;    // of the best, with account and interval
-  // Asked between rounds; true ends the search with what has been found.  Called by one thread.
-  std::function<bool()> stop{};
+  // Asked between rounds, with search.budget; true ends the search with what has been found. Called
+  // by one thread.
+  std::function<bool(std::optional<Time> budget)> stop{};
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};
 };
@@ -45,10 +46,10 @@ struct SearchRow {
 
 struct SearchAnswer {
   SearchResult result;
-  std::vector<SearchRow> rows;  // in the order in which they were simulated
-  std::vector<Layout> layouts;  // all of them
+  std::vector<SearchRow> rows;              // in the order in which they were simulated
+  std::vector<Layout> layouts;              // all of them
   std::vector<ScenarioDocument> documents;  // of each of result.best: the scenario with that layout
-  int64_t bounds_too_high = 0;  // bounds above what was simulated: none, or a bug
+  int64_t bounds_too_high = 0;              // bounds above what was simulated: none, or a bug
 };
 
 // Throws InputError as SearchSpace().

@@ -238,6 +238,8 @@ class SearchSpace::Reader {
             return o.code == d.code && o.message == d.message && o.line == d.line;
           }))
         all.push_back(d);
+    std::ranges::stable_sort(
+        all, {}, [](const Diagnostic& d) { return std::tuple(d.file, d.line, d.column); });
     if (!all.empty()) throw InputError(std::move(all));
   }
 
@@ -596,13 +598,13 @@ class SearchSpace::Reader {
 
   void add_place(SearchPlace place) {
     ScenarioDocument document = document_;
-    document.set("search", {});
     for (const char* path : kOfOneLayout)
       if (has_path(document.tree(), path)) document.set(path, {});
     for (const char* path : {"perturb", "measured", "compare", "sweep", "replicas"})
       if (document.tree().find(path) != nullptr) document.set(path, {});
     for (const auto& [path, value] : place.set) document.set(path, value);
     resolve_place(document, place);
+    document.set("search", {});
     place.document = std::make_shared<const ScenarioDocument>(std::move(document));
     if (place.scenario) space_.places_.push_back(std::move(place));
   }
@@ -675,6 +677,10 @@ SearchSpace::SearchSpace(const ScenarioDocument& document, const SearchOptions& 
 
 // ---------------------------------------------------------------------------------- the layouts
 
+std::string SearchSpace::split_word(const Layout& l) const {
+  return std::string(kSplitWords[static_cast<size_t>(l.split)]);
+}
+
 int64_t SearchSpace::dp_of(const Layout& l) const {
   return places_[l.place].gpus / (int64_t{l.tp} * l.cp * l.pp);
 }
@@ -731,9 +737,10 @@ enum class Illegal : uint8_t {
   schedule,
   same,
   other,
+  fast,
   where
 };
-constexpr std::array<std::pair<const char*, const char*>, 10> kIllegal{
+constexpr std::array<std::pair<const char*, const char*>, 11> kIllegal{
     {{"gpus", "tp * cp * pp does not divide the GPUs"},
      {"model", "tp does not divide heads, MLP or width, or leaves the NVLink domain"},
      {"sequence", "the sequence does not divide"},
@@ -743,12 +750,16 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kIllegal{
      {"schedule", "the schedule does not run with these chunks and microbatches"},
      {"same", "the same as another layout"},
      {"zero", "ZeRO-2 and 3 beside a pipeline, ZeRO-0 without one: only where they are listed"},
+     {"fast",
+      "left out by rules of thumb (prune: fast): tp * cp beyond a node, ZeRO-0 beside replicas, "
+      "microbatches of 4 and more"},
      {"where", "left out by where"}}};
 
 }  // namespace
 
 SearchSpace::Layouts SearchSpace::layouts() const {
   Layouts out;
+  size_t looked_at = 0;
   std::array<double, kIllegal.size()> illegal{};
   std::map<std::tuple<uint8_t, int64_t, int64_t, int64_t>, bool> runs;  // schedule, pp, vpp, m
   const auto size = [](const auto& values) { return static_cast<double>(values.size()); };
@@ -913,6 +924,17 @@ SearchSpace::Layouts SearchSpace::layouts() const {
                                               static_cast<uint8_t>(r),
                                               static_cast<uint8_t>(s),
                                               splits_[i]};
+                          const bool rare = tp * cp > place.scenario->cluster.node.gpus ||
+                                            (zero == 0 && dp * cp > 1) || micro > 2;
+                          if (settings_.fast && rare) {
+                            drop(Illegal::fast, 1);
+                            continue;
+                          }
+                          if (++looked_at > 10 * kMostLayouts)
+                            throw file_error("E123",
+                                             fmt::format("more than {} combinations are legal",
+                                                         10 * kMostLayouts),
+                                             place.scenario->file, "shorter lists in search.space");
                           if (!where_.empty()) {
                             const std::vector<double> values = values_of(layout);
                             if (!std::ranges::all_of(

@@ -105,6 +105,8 @@ class SearchSpace {
 
   // Layers of each stage.  Empty if they cannot be spread so.
   std::vector<int64_t> layers_of_stages(const Layout& layout) const;
+  // "even", "counted", ...
+  std::string split_word(const Layout& layout) const;
   int64_t dp_of(const Layout& layout) const;
   int64_t microbatches_of(const Layout& layout) const;
 
@@ -133,7 +135,6 @@ class SearchSpace {
   std::vector<SearchPlace> places_;
 };
 
-// The section as it is read when a scenario is loaded: problems with it are added.
 constexpr size_t kMostPlaces = 256;
 constexpr size_t kMostLayouts = 20'000'000;
 

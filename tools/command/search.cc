@@ -123,10 +123,11 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   const SearchAnswer answer = [&] {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
     run.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
-    run.stop = [&] {
+    run.stop = [&](std::optional<Time> budget) {
       if (interrupted) return true;
-      return args.budget &&
-             std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*args.budget);
+      if (args.budget) budget = args.budget;
+      return budget &&
+             std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
     };
     std::signal(SIGINT, note_interrupt);
     SearchAnswer found = search_layouts(document, options, run);

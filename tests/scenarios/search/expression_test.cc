@@ -59,7 +59,7 @@ TEST(Expression, ReadsUnits) {
   EXPECT_FALSE(holds("peak_memory <= 80GB", 1, 80.0 * (int64_t{1} << 30)));
   EXPECT_TRUE(holds("2.5ms == 2500us"));
   EXPECT_TRUE(holds("90% == 0.9"));
-  EXPECT_TRUE(holds("90 % == 0.9 or tp % 2 == 0"));
+  EXPECT_TRUE(holds("90% == 0.9 and tp%3 == 1"));
 }
 
 TEST(Expression, ComparesWords) {
