@@ -104,15 +104,20 @@ bool has_weight_gradients(const Schedule& schedule) {
   });
 }
 
+// Whether a layer more does not always take as much more: in pairs each half hides what the other
+// waits for, ZeRO-2 reduces gradients in buckets, and copies to the host are of the first layers
+// alone.  Then only what the compute stream itself does adds up.
+bool is_uneven(const Scenario& s) {
+  return has_pairs(s.schedule) || s.plan.zero == 2 || s.plan.offload.activation_layers > 0;
+}
+
 class Prober {
  public:
   Prober(const Scenario& scenario, BoundCaches& caches)
       : scenario_(scenario),
         caches_(caches),
         splits_(has_weight_gradients(scenario.schedule)),
-        // In pairs each half hides what the other waits for; ZeRO-2 reduces gradients in buckets,
-        // so that a layer more is not always as much more.  What stays is the compute stream's own.
-        compute_only_(has_pairs(scenario.schedule) || scenario.plan.zero == 2) {}
+        compute_only_(is_uneven(scenario)) {}
 
   bool splits() const { return splits_; }
 

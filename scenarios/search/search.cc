@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
@@ -87,6 +88,17 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kDecided{
      {"slower", "simulated: slower than the best"},
      {"fits", "simulated: fit"}}};
 
+// What a step of any layout may use at most: communicators of other groups than all ranks take
+// some of it too.
+Bytes most_usable(const Scenario& s) {
+  Bytes usable = s.cluster.node.gpu.memory;
+  for (const DeviceMemory& line : device_memory(s))
+    if (!line.what.starts_with("communicator of ") ||
+        line.what.starts_with("communicator of the world"))
+      if (line.what != "DeepEP") usable -= line.bytes;
+  return usable;
+}
+
 class Searcher {
  public:
   Searcher(const ScenarioDocument& document, const SearchOptions& options, const SearchRun& run)
@@ -100,8 +112,7 @@ class Searcher {
     take_shard();
     decided_.assign(answer_.layouts.size(), Decided::open);
     for (const SearchPlace& p : space_.places()) {
-      const auto usable = static_cast<double>(usable_memory(*p.scenario).value);
-      room_.push_back(Bytes{static_cast<int64_t>(usable * (1 - settings_.memory_margin))});
+      most_room_.push_back(room_of(most_usable(*p.scenario)));
     }
     find_bounds();
     simulate();
@@ -111,6 +122,11 @@ class Searcher {
 
  private:
   const std::vector<Layout>& layouts() const { return answer_.layouts; }
+
+  Bytes room_of(Bytes usable) const {
+    return {
+        static_cast<int64_t>(static_cast<double>(usable.value) * (1 - settings_.memory_margin))};
+  }
 
   void take_shard() {
     if (run_.shard.count <= 1) return;
@@ -190,7 +206,7 @@ class Searcher {
     Values values;
     uint32_t layout = 0;
     Time time{};
-    Bytes reserved{};
+    Bytes reserved{}, usable{};
     friend bool operator<(const Found& a, const Found& b) {
       return std::tie(a.values, a.layout) < std::tie(b.values, b.layout);
     }
@@ -248,7 +264,8 @@ class Searcher {
       trial.decided = Decided::illegal;
       return trial;
     }
-    const Bytes room = room_[layout.place];
+    const Bytes room = room_of(usable_memory(*scenario));
+    trial.row.usable = usable_memory(*scenario);
     if (!run_.exhaustive) {
       if (const auto bound = evaluator.bound(*scenario)) {
         if (bound->peak > room)
@@ -302,7 +319,7 @@ class Searcher {
     for (uint32_t i = 0; i < layouts().size(); ++i) {
       const Layout& l = layouts()[i];
       least[i] = values(l.place, bounds_[i].time, bounds_[i].memory);
-      if (bounds_[i].memory > room_[l.place] && !run_.exhaustive)
+      if (bounds_[i].memory > most_room_[l.place] && !run_.exhaustive)
         decided_[i] = Decided::memory_bound;
       else
         order.push_back(i);
@@ -344,12 +361,12 @@ class Searcher {
     if (trial.decided != Decided::fits) return;
     const Layout& l = layouts()[index];
     add_found({values(l.place, trial.row.time, trial.row.reserved), index, trial.row.time,
-               trial.row.reserved});
+               trial.row.reserved, trial.row.usable});
   }
 
   // --------------------------------------------------------------------------------- the answer
 
-  FoundLayout describe_layout(uint32_t index, Time time, Bytes reserved) const {
+  FoundLayout describe_layout(uint32_t index, Time time, Bytes reserved, Bytes usable) const {
     const Layout& l = layouts()[index];
     const SearchPlace& p = space_.places()[l.place];
     FoundLayout out;
@@ -374,7 +391,7 @@ class Searcher {
     out.set = space_.changes(l);
     out.step_time = time;
     out.reserved = reserved;
-    out.usable = usable_memory(*p.scenario);
+    out.usable = usable;
     if (time > Time{}) {
       out.tokens_per_gpu_s = 1 / value(SearchObjective::tokens_per_gpu_s, l.place, time, reserved);
       if (settings_.tokens > 0) out.days = value(SearchObjective::days, l.place, time, reserved);
@@ -408,7 +425,8 @@ class Searcher {
     const size_t shown =
         front ? found_.size() : std::min(found_.size(), static_cast<size_t>(settings_.top));
     for (size_t i = 0; i < shown; ++i) {
-      r.best.push_back(describe_layout(found_[i].layout, found_[i].time, found_[i].reserved));
+      const Found& f = found_[i];
+      r.best.push_back(describe_layout(f.layout, f.time, f.reserved, f.usable));
       r.best.back().on_front = front;
       answer_.documents.push_back(space_.document(layouts()[found_[i].layout]));
     }
@@ -440,7 +458,7 @@ class Searcher {
       if (!memory) continue;
       std::optional<FoundLayout>& nearest = answer_.result.nearest;
       if (!nearest || memory->memory_reserved < nearest->reserved)
-        nearest = describe_layout(i, Time{}, memory->memory_reserved);
+        nearest = describe_layout(i, Time{}, memory->memory_reserved, memory->memory_usable);
     }
   }
 
@@ -448,7 +466,7 @@ class Searcher {
   const SearchRun& run_;
   const SearchSettings& settings_;
   SearchAnswer answer_;
-  std::vector<Bytes> room_;  // of each place
+  std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
   std::vector<Decided> decided_;
   std::vector<Found> found_;  // best first

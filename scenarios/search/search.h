@@ -41,7 +41,7 @@ struct SearchRow {
   uint32_t layout = 0;  // index into SearchSpace::layouts()
   enum class Outcome : uint8_t { impossible, too_large, slower, breaks_constraint, fits } outcome{};
   Time time{};
-  Bytes peak{}, reserved{};
+  Bytes peak{}, reserved{}, usable{};
 };
 
 struct SearchAnswer {

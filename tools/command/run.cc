@@ -13,13 +13,12 @@
 #include "report/json/result.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
-#include "report/text/search.h"
 #include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/lane_set.h"
-#include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
 namespace {
@@ -101,15 +100,6 @@ TraceOptions trace_options(const Arguments& args, const Scenario& scenario) {
   return {*ranks};
 }
 
-// Of a step that does not fit: which command finds layouts that do, and one of them.
-std::string advice_to_search(const Arguments& args, const TextStyle& style) {
-  const std::optional<FoundLayout> fits = simple_layout_that_fits(read_scenario(args.file, args));
-  const std::string command = "`stepcast search " + escape_text(shown_name(args.file)) + '`';
-  return wrap(fits ? command + " finds layouts that fit, such as " + layout_text(*fits)
-                   : command + " looks for layouts that fit; no simple one does",
-              "  search   ", style.width);
-}
-
 int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace == "-")
     usage_error("E004", "the trace goes to a file, standard output is for the answer",
@@ -143,11 +133,14 @@ int run_command(const Arguments& args, const Terminal& terminal) {
         write_perfetto(result, trace, [&](std::string_view bytes) { trace_file->write(bytes); });
     trace_file->commit();
   }
-  if (args.json)
+  if (args.json) {
     write_stdout(run_json(result, version()));
-  else
+  } else {
+    const std::string advice =
+        args.quiet ? "" : search_advice(args.file, args, result.fits, result.scenario.gpus);
     write_stdout(text_report(result, terminal.out) +
-                 (result.fits || args.quiet ? "" : advice_to_search(args, terminal.out)));
+                 (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
+  }
   if (trace_file && !args.quiet) {
     write_stderr(fmt::format("trace: {}, {}{}{} slices; open it at https://ui.perfetto.dev\n",
                              escape_text(args.trace), counts.ranks,

@@ -21,6 +21,7 @@
 #include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
 namespace {
@@ -148,6 +149,17 @@ int search_command(const Arguments& args, const Terminal& terminal) {
 }
 
 }  // namespace
+
+std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus) {
+  const std::string command = "`stepcast search " + escape_text(shown_name(file)) + '`';
+  const ScenarioDocument document = read_scenario(file, args);
+  if (fits && gpus > 1 && document.tree().find("parallel") == nullptr)
+    return "no layout is stated, so that every GPU is a replica: " + command + " finds the fastest";
+  if (fits) return {};
+  const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
+  return layout ? command + " finds layouts that fit, such as " + layout_text(*layout)
+                : command + " looks for layouts that fit; no simple one does";
+}
 
 void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(app, "search", "Find the best layouts of a model on a cluster",

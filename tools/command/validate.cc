@@ -10,11 +10,10 @@
 #include "report/json/result.h"
 #include "report/json/writer.h"
 #include "report/text/run.h"
-#include "report/text/search.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
 namespace {
@@ -92,12 +91,9 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
       write_stdout(escape_text(v.file) + ": " + paint("ok", Tone::good, terminal.out) + "  (" +
                    escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs" +
                    memory_text(v, terminal.out) + ")\n");
-    if (v.memory && !v.memory->fits && !args.quiet) {
-      const std::optional<FoundLayout> fits = simple_layout_that_fits(read_scenario(v.file, args));
-      write_stdout(wrap("`stepcast search " + escape_text(shown_name(v.file)) + '`' +
-                            (fits ? " finds layouts that fit, such as " + layout_text(*fits)
-                                  : " looks for layouts that fit; no simple one does"),
-                        "  ", terminal.out.width));
+    if (v.memory && !args.quiet) {
+      const std::string advice = search_advice(v.file, args, v.memory->fits, v.gpus);
+      if (!advice.empty()) write_stdout(wrap(advice, "  ", terminal.out.width));
     }
     for (const std::string& w : v.warnings)
       if (!args.quiet)

@@ -169,6 +169,8 @@ TEST(Search, TheBestIsAScenarioThatRunReproduces) {
     const Result result = forecast(load_scenario_text(text, "run.yaml", options));
     EXPECT_EQ(result.step_time, l.step_time);
     EXPECT_EQ(result.memory_reserved, l.reserved);
+    EXPECT_EQ(result.memory_usable, l.usable);
+    EXPECT_TRUE(result.fits);
     ASSERT_TRUE(l.result.has_value());
     EXPECT_EQ(l.result->step_time, l.step_time);
   }
