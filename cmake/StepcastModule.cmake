@@ -37,7 +37,7 @@ endif()
 
 set(STEPCAST_MODULES "" CACHE INTERNAL "")
 # Folders inside a module's folder that are libraries or programs of their own.
-set(STEPCAST_INNER_MODULES scenarios/document scenarios/forecast scenarios/frameworks calibrate/runs calibrate/measure)
+set(STEPCAST_INNER_MODULES scenarios/document scenarios/forecast scenarios/frameworks scenarios/search calibrate/runs calibrate/measure)
 
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous

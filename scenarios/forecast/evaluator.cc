@@ -20,6 +20,7 @@
 
 #include "scenarios/pricing_table.h"
 #include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 
@@ -141,6 +142,27 @@ std::optional<StepOutcome> Evaluator::step(const Scenario& scenario) {
       price_if_possible(lower_step(scenario, scenario.schedule, &passes_), table_, &prices_);
   if (!priced) return {};
   return evaluate(*priced);
+}
+
+Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time most) {
+  begin(scenario);
+  Trial trial;
+  LoweredStep lowered = lower_step(scenario, scenario.schedule, &passes_);
+  for (const RoleMemory& role : trace_memory(lowered.graph))
+    trial.peak = std::max(trial.peak, role.peak);
+  if (trial.peak > room) {
+    trial.outcome = Trial::Outcome::too_large;
+    return trial;
+  }
+  const std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
+  const std::optional<StepOutcome> step = priced ? evaluate(*priced) : std::nullopt;
+  if (!step) return trial;  // impossible
+  trial.time = step->time;
+  trial.outcome = Trial::Outcome::slower;
+  if (trial.time > most) return trial;
+  trial.reserved = memory_of(scenario, priced->graph).reserved;
+  trial.outcome = trial.reserved > room ? Trial::Outcome::too_large : Trial::Outcome::fits;
+  return trial;
 }
 
 const Evaluator::KnownPlan* Evaluator::known_plan(const Scenario& s) {

@@ -41,6 +41,18 @@ class Evaluator {
   // transfers do not go with it.  REQUIRES: no schedule that has still to be made.
   std::optional<StepOutcome> step(const Scenario& scenario);
 
+  // What a step turned out to be for who looks for the best.
+  struct Trial {
+    enum class Outcome : uint8_t { impossible, too_large, slower, fits } outcome{};
+    Time time{};       // unless impossible or too large
+    Bytes peak{};      // allocated, unless impossible
+    Bytes reserved{};  // as the caching allocator takes it; if it fits
+  };
+
+  // Time and memory as far as they are of interest: a step is not run if a rank allocates more than
+  // `room`, and the allocator not followed if it takes longer than `most`.  Otherwise as step().
+  Trial attempt(const Scenario& scenario, Bytes room, Time most);
+
   // As forecast().
   static Result full(const Scenario& scenario, const ForecastOptions& options = {}) {
     return forecast(scenario, options);

@@ -15,6 +15,8 @@ constexpr ForeignName kForeign[] = {
     {"global_batch_size", "batch.global", "Megatron's --global-batch-size is batch.global here"},
     {"train_batch_size", "batch.global", "DeepSpeed's train_batch_size is batch.global here"},
     {"gbs", "batch.global", ""},
+    {"objective", "search.objective", "what a search looks for is search.objective here"},
+    {"constraints", "search.constraints", "what a search must keep is search.constraints here"},
     {"micro_batch_size", "batch.micro", "Megatron's --micro-batch-size is batch.micro here"},
     {"train_micro_batch_size_per_gpu", "batch.micro",
      "DeepSpeed's train_micro_batch_size_per_gpu is batch.micro here"},

@@ -19,9 +19,9 @@ std::string last_word(std::string_view path) {
 
 bool is_label(std::string_view path) {
   const std::string_view section = path.substr(0, path.find('.'));
-  constexpr std::array<std::string_view, 12> kLabels{
-      "schema",  "name", "description", "tags",  "software",  "measured",
-      "compare", "env",  "job",         "sweep", "objective", "constraints"};
+  constexpr std::array<std::string_view, 11> kLabels{"schema",   "name",     "description", "tags",
+                                                     "software", "measured", "compare",     "env",
+                                                     "job",      "sweep",    "search"};
   return std::find(kLabels.begin(), kLabels.end(), section) != kLabels.end();
 }
 

@@ -175,7 +175,14 @@ void FieldValues::read_row(const Field& field) {
   const std::string word = last_word(field.path);
   if (written == nullptr) {
     if (field.fallback.empty()) return;
-    put(key, default_datum(field), std::string(field.fallback),
+    // Read once: a search resolves thousands of scenarios.
+    static const std::vector<Datum> kDefaults = [] {
+      std::vector<Datum> all(scenario_fields().size());
+      for (const Field& f : scenario_fields())
+        if (!f.fallback.empty() && is_leaf(f)) all[Key(f).index()] = default_datum(f);
+      return all;
+    }();
+    put(key, kDefaults[key.index()], std::string(field.fallback),
         fmt::format("default: {}", field.reason));
     return;
   }

@@ -21,6 +21,7 @@ void measurements(std::string_view text);  // nccl-tests, mamf-finder, Kineto
 void import(std::string_view text);        // config.json, Megatron's arguments and logs, and others
 void topology(std::string_view text);      // nvidia-smi, NCCL's XML, ibnetdiscover
 void small_tables(std::string_view text);  // traces of routing, shipped CSV files
+void search(std::string_view text);        // the section of a scenario, conditions on layouts
 
 // What every refusal has: a problem at least, an exit status for wrong input, and a text and JSON
 // to show.

@@ -30,6 +30,7 @@ const Reader kReaders[] = {
      {"tests/data/topology/nvidia_smi", "tests/data/topology/nccl_xml",
       "tests/data/topology/ibnetdiscover"}},
     {"small_tables", fuzz::small_tables, {"tests/data/scenarios/routing"}},
+    {"search", fuzz::search, {}},
 };
 
 class Readers : public ::testing::TestWithParam<Reader> {};

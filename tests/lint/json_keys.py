@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: json_keys.py STEPCAST [ROOT]
 
-Every key that `run`, `compare` and `size` write with --json stands on docs/json.md, below the command's heading.
+Every key that `run`, `compare`, `size` and `search` write with --json stands on docs/json.md, below the command's heading.
 """
 import json
 import pathlib
@@ -20,6 +20,7 @@ COMMANDS = {
     ],
     "compare": [[*SMALL, "--schedules", "1f1b,no-such-schedule"]],
     "size": [["--tokens", "1T", "--mfu", "40%"]],
+    "search": [[*SMALL, "-s", "job={tokens: 1T, price: 2USD/GPUh}", "--top", "2"]],
 }
 # What has a key for each item of a fixed list, which are words anywhere on the page.
 LISTS = ("account[].items", "account[].items_ps", "bubble.by_cause", "bubble.by_cause_ps", "memory.by_rank[].by_category")

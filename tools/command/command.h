@@ -96,6 +96,12 @@ struct Arguments {
   // size
   std::optional<double> tokens, mfu;
   bool no_search = false;
+  // search
+  std::vector<std::string> where, objectives, with_schedules;
+  std::string gpus, prune;
+  std::optional<int64_t> top, jobs;
+  std::optional<Time> budget;
+  bool csv = false;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 
@@ -127,6 +133,7 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen);
 void add_compare(CLI::App& app, Arguments& args, Command& chosen);
 void add_check(CLI::App& app, Arguments& args, Command& chosen);
 void add_size(CLI::App& app, Arguments& args, Command& chosen);
+void add_search(CLI::App& app, Arguments& args, Command& chosen);
 void add_schedule(CLI::App& app, Arguments& args, Command& chosen);
 void add_topology(CLI::App& app, Arguments& args, Command& chosen);
 void add_calibrate(CLI::App& app, Arguments& args, Command& chosen);

@@ -18,6 +18,7 @@
 #include "scenarios/forecast/lane_set.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
 namespace {
@@ -132,7 +133,14 @@ int run_command(const Arguments& args, const Terminal& terminal) {
         write_perfetto(result, trace, [&](std::string_view bytes) { trace_file->write(bytes); });
     trace_file->commit();
   }
-  write_stdout(args.json ? run_json(result, version()) : text_report(result, terminal.out));
+  if (args.json) {
+    write_stdout(run_json(result, version()));
+  } else {
+    const std::string advice =
+        args.quiet ? "" : search_advice(args.file, args, result.fits, result.scenario.gpus);
+    write_stdout(text_report(result, terminal.out) +
+                 (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
+  }
   if (trace_file && !args.quiet) {
     write_stderr(fmt::format("trace: {}, {}{}{} slices; open it at https://ui.perfetto.dev\n",
                              escape_text(args.trace), counts.ranks,

@@ -13,6 +13,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
 namespace {
@@ -90,6 +91,10 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
       write_stdout(escape_text(v.file) + ": " + paint("ok", Tone::good, terminal.out) + "  (" +
                    escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs" +
                    memory_text(v, terminal.out) + ")\n");
+    if (v.memory && !args.quiet) {
+      const std::string advice = search_advice(v.file, args, v.memory->fits, v.gpus);
+      if (!advice.empty()) write_stdout(wrap(advice, "  ", terminal.out.width));
+    }
     for (const std::string& w : v.warnings)
       if (!args.quiet)
         write_stderr(wrap(escape_text(w), escape_text(v.file) + ": warning: ", terminal.err.width));

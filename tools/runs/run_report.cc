@@ -299,6 +299,26 @@ std::string groups_table(const std::vector<RunRow>& rows) {
                text);
 }
 
+std::string regret_table(const std::vector<RunRow>& rows) {
+  std::string text;
+  const auto line = [](const std::string& name, const Pool& pool) -> std::string {
+    const Regret r = summarize(pool).regret;
+    if (r.groups == 0) return "";
+    return fmt::format("| {} | {} | {:.3f} | {:.3f} | {} | {} |\n", cell(name), r.groups,
+                       1 + r.mean, 1 + r.worst, r.out_of_memory, r.no_answer);
+  };
+  for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
+  text += line("all", all_of(rows));
+  if (text.empty()) return "";
+  return "\nWhat it costs to run the layout of a group that is forecast to be fastest, of those "
+         "that "
+         "are forecast to\nfit: its measured time over that of the fastest. A first choice that "
+         "ran "
+         "out of memory is counted, and\nthe next one taken.\n\n" +
+         table({"source", "groups", "mean", "worst", "first choice out of memory", "no answer"},
+               text);
+}
+
 std::string memory_calls_table(const std::vector<RunRow>& rows) {
   const OutOfMemory whole = summarize(all_of(rows)).oom;
   if (whole.known() == 0) return "";
@@ -516,7 +536,7 @@ std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view head
                      pools_table("source", rows, &RunRow::source)) +
          section("By source, seen and left out", in_situ_table(rows)) +
          section("By GPU", pools_table("GPU", rows, &RunRow::hardware)) +
-         section("Choice within groups", groups_table(rows)) +
+         section("Choice within groups", groups_table(rows) + regret_table(rows)) +
          section("Out of memory", memory_calls_table(rows)) +
          section("By size and layout", trends(rows)) +
          section("By origin of the prices", origins_table(rows)) +

@@ -7,7 +7,9 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <string_view>
+#include <utility>
 
 #include "sim/csv.h"
 #include "sim/statistics.h"
@@ -89,6 +91,56 @@ void rank_group(std::vector<Speeds> group, Rankings& r, std::vector<double>& rat
     return best.predicted > other.predicted;
   });
   if (named) ++r.winners;
+}
+
+// One run of a group of layouts, as far as a choice depends on it.
+struct Candidate {
+  double predicted = 0;  // seconds for a token and GPU
+  std::optional<double> measured;
+  bool ran_out = false, fits = true;
+};
+
+Regret regret_of(const Pool& pool) {
+  std::map<std::string, std::vector<Candidate>> groups;
+  for (const RunRow* row : pool) {
+    const bool ran_out = row->measured.out_of_memory.value_or(false);
+    if (row->group.empty() || row->tokens_per_gpu <= 0 || !row->step_time_s) continue;
+    if (!ran_out && !row->measured.step_time_s) continue;
+    Candidate c{
+        *row->step_time_s / row->tokens_per_gpu, {}, ran_out, !row->out_of_memory.value_or(false)};
+    if (!ran_out) c.measured = *row->measured.step_time_s / row->tokens_per_gpu;
+    groups[fmt::format("{}/{}", row->source, row->group)].push_back(c);
+  }
+  Regret r;
+  for (auto& [name, group] : groups) {
+    const auto ran = std::ranges::count_if(group, [](const Candidate& c) { return !c.ran_out; });
+    if (ran < 2) continue;
+    ++r.groups;
+    double best = std::numeric_limits<double>::infinity();
+    for (const Candidate& c : group)
+      if (c.measured) best = std::min(best, *c.measured);
+    std::ranges::stable_sort(group, {}, &Candidate::predicted);
+    const Candidate* chosen = nullptr;
+    bool first = true;
+    for (const Candidate& c : group) {
+      if (!c.fits) continue;
+      if (c.ran_out && std::exchange(first, false)) ++r.out_of_memory;
+      first = false;
+      if (!c.measured) continue;
+      chosen = &c;
+      break;
+    }
+    if (chosen == nullptr) {
+      ++r.no_answer;
+      continue;
+    }
+    const double regret = *chosen->measured / best - 1;
+    r.mean += regret;
+    r.worst = std::max(r.worst, regret);
+  }
+  const size_t answered = r.groups - r.no_answer;
+  if (answered > 0) r.mean /= static_cast<double>(answered);
+  return r;
 }
 
 Rankings rank_groups(const Pool& pool) {
@@ -185,6 +237,7 @@ PoolSummary summarize(const Pool& pool) {
   s.memory = errors_of(std::move(memories));
   s.profiled = errors_of(std::move(profiled));
   s.rankings = rank_groups(pool);
+  s.regret = regret_of(pool);
   return s;
 }
 

@@ -57,6 +57,16 @@ struct Rankings {
   Errors ratio;                    // of a run's speed to that of its group's fastest
 };
 
+// How good the run is that the forecasts would choose: of each group of several layouts, the time
+// of the fastest by forecast, of those that are forecast to fit, over that of the fastest measured,
+// less 1.  A choice that ran out of memory is counted, and the next one taken.
+struct Regret {
+  size_t groups = 0;         // with two runs that were measured to run, or more
+  size_t out_of_memory = 0;  // groups whose first choice ran out of memory
+  size_t no_answer = 0;      // groups without a run that is forecast to fit and ran
+  double mean = 0, worst = 0;
+};
+
 struct PoolSummary {
   size_t records = 0, predicted = 0;
   Errors time, left_out, without;  // of step times: see RunRow
@@ -64,6 +74,7 @@ struct PoolSummary {
   OutOfMemory oom;
   InInterval coverage;
   Rankings rankings;
+  Regret regret;
 };
 
 // Rows that are looked at together.

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "report/json/result.h"
+#include "report/json/writer.h"
+#include "report/text/run.h"
+#include "sim/graph/spend.h"
+
+namespace stepcast {
+namespace {
+
+std::string whole(int64_t n) {
+  return fmt::to_string(n);
+}
+
+std::string count_of(double n) {
+  return n < 1e15 ? grouped(static_cast<int64_t>(n)) : fmt::format("{:.3g}", n);
+}
+
+// What a share of the critical rank's time is.
+double share_if(const FoundLayout& l, bool (*counts)(Spend)) {
+  if (!l.result || l.result->account.by_role.empty()) return 0;
+  const Account& a = l.result->account;
+  return share_of(sum_if(a.by_role[a.critical_role], counts), l.result->makespan);
+}
+
+bool is_recompute(Spend s) {
+  return s == Spend::recompute;
+}
+
+double free_share(const FoundLayout& l) {
+  return l.usable.value > 0
+             ? 1 - static_cast<double>(l.reserved.value) / static_cast<double>(l.usable.value)
+             : 0;
+}
+
+// What is compared: what the first objective makes small.
+double cost_of(const FoundLayout& l, SearchObjective o) {
+  switch (o) {
+    case SearchObjective::step_time: return to_seconds(l.step_time);
+    case SearchObjective::tokens_per_gpu_s:
+      return l.tokens_per_gpu_s > 0 ? 1 / l.tokens_per_gpu_s : 0;
+    case SearchObjective::peak_memory: return static_cast<double>(l.reserved.value);
+    case SearchObjective::days: return l.days;
+    case SearchObjective::price: return l.price;
+  }
+  return 0;
+}
+
+double versus(const FoundLayout& l, const FoundLayout& first, SearchObjective o) {
+  const double base = cost_of(first, o);
+  return base > 0 ? cost_of(l, o) / base - 1 : 0;
+}
+
+std::string change_text(double share) {
+  return (share > 0 ? "+" : "") + fixed(100 * share, 1) + " %";
+}
+
+std::string layers_text(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i;
+    while (end < layers.size() && layers[end] == layers[i]) ++end;
+    if (!text.empty()) text += ' ';
+    text += end - i == 1 ? whole(layers[i]) : fmt::format("{}x{}", end - i, layers[i]);
+    i = end;
+  }
+  return text;
+}
+
+struct LayoutColumn {
+  const char* title;
+  char side;
+  std::string (*cell)(const FoundLayout&);
+  bool only_if_varied = false;  // left out where all layouts have the same
+};
+
+std::string seconds_text(const FoundLayout& l) {
+  const double s = to_seconds(l.step_time);
+  return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
+}
+
+std::string mfu_text(const FoundLayout& l) {
+  return l.result ? fixed(100 * l.result->utilization.mfu_full_attention, 1) : "";
+}
+
+const std::array kLayoutColumns{
+    LayoutColumn{"GPUs", '>', [](const FoundLayout& l) { return whole(l.gpus); }, true},
+    LayoutColumn{"TP", '>', [](const FoundLayout& l) { return whole(l.tp); }},
+    LayoutColumn{"PP", '>', [](const FoundLayout& l) { return whole(l.pp); }},
+    LayoutColumn{"VP", '>', [](const FoundLayout& l) { return whole(l.vpp); }},
+    LayoutColumn{"CP", '>', [](const FoundLayout& l) { return whole(l.cp); }},
+    LayoutColumn{"EP", '>', [](const FoundLayout& l) { return whole(l.ep); }},
+    LayoutColumn{"ETP", '>', [](const FoundLayout& l) { return whole(l.etp); }},
+    LayoutColumn{"DP", '>', [](const FoundLayout& l) { return whole(l.dp); }},
+    LayoutColumn{"MBS", '>', [](const FoundLayout& l) { return whole(l.micro); }},
+    LayoutColumn{"recompute", '<', [](const FoundLayout& l) { return l.recompute; }},
+    LayoutColumn{"schedule", '<', [](const FoundLayout& l) { return l.schedule; }},
+    LayoutColumn{"split", '<', [](const FoundLayout& l) { return l.split; }, true},
+    LayoutColumn{"ZeRO", '>', [](const FoundLayout& l) { return whole(l.zero); }},
+    LayoutColumn{"step s", '>', seconds_text},
+    LayoutColumn{"tok/s/GPU", '>',
+                 [](const FoundLayout& l) { return rate_text(l.tokens_per_gpu_s); }},
+    LayoutColumn{"MFU %", '>', mfu_text},
+    LayoutColumn{"peak GiB", '>', [](const FoundLayout& l) { return gib(l.reserved); }},
+    LayoutColumn{"free %", '>', [](const FoundLayout& l) { return fixed(100 * free_share(l), 0); }},
+    LayoutColumn{"bubble %", '>',
+                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_bubble), 1); }},
+    LayoutColumn{"exposed %", '>',
+                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_exposed), 1); }},
+    LayoutColumn{"days", '>',
+                 [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
+    LayoutColumn{"kUSD", '>',
+                 [](const FoundLayout& l) { return l.price > 0 ? fixed(l.price / 1000, 1) : ""; }},
+};
+
+std::string table_of(const SearchResult& r, const TextStyle& style) {
+  std::vector<std::vector<std::string>> rows(1 + r.best.size());
+  std::string sides = ">";
+  rows[0].emplace_back("#");
+  for (size_t i = 0; i < r.best.size(); ++i)
+    rows[i + 1].push_back(whole(static_cast<int64_t>(i) + 1));
+  for (const LayoutColumn& column : kLayoutColumns) {
+    std::vector<std::string> cells;
+    for (const FoundLayout& l : r.best) cells.push_back(column.cell(l));
+    const bool varied =
+        std::ranges::any_of(cells, [&](const auto& c) { return c != cells.front(); });
+    const bool says =
+        std::ranges::any_of(cells, [](const auto& c) { return !c.empty() && c != "1"; });
+    if (!says && !varied) continue;
+    if (column.only_if_varied && !varied) continue;
+    rows[0].emplace_back(column.title);
+    sides += column.side;
+    for (size_t i = 0; i < cells.size(); ++i) rows[i + 1].push_back(std::move(cells[i]));
+  }
+  rows[0].emplace_back("vs #1");
+  sides += '>';
+  for (size_t i = 0; i < r.best.size(); ++i)
+    rows[i + 1].push_back(
+        i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
+  return titled_table(rows, sides, style);
+}
+
+std::string rule_table(const SearchResult& r) {
+  std::string text;
+  const auto line = [&](const std::string& count, const std::string& words) {
+    text += "  " + pad_left(count, 17) + "  " + words + '\n';
+  };
+  line(count_of(r.points), "points: all combinations of the axes");
+  for (const SearchRule& rule : r.illegal) line("- " + grouped(rule.count), rule.words);
+  line(grouped(r.layouts), "layouts");
+  for (const SearchRule& rule : r.decided)
+    line((rule.name == "fits" ? "" : "- ") + grouped(rule.count), rule.words);
+  if (r.undecided > 0) line("- " + grouped(r.undecided), "not looked at: the search was stopped");
+  return text;
+}
+
+// How many things a layout asks for beside replicas.
+int64_t parts_of(const FoundLayout& l) {
+  return (l.tp > 1) + (l.pp > 1) + 2 * (l.vpp > 1) + (l.cp > 1) + (l.ep > 1) +
+         (l.etp > 1 && l.etp != l.tp) + (l.recompute != "none") + (l.zero > 1) +
+         2 * (!l.stage_layers.empty());
+}
+
+constexpr double kWorthwhile = 0.05;  // what an alternative may cost
+
+std::string alternative(const SearchResult& r, const char* what, const FoundLayout& l,
+                        const std::string& gain) {
+  const auto rank = &l - r.best.data() + 1;
+  return fmt::format("{}: #{}, {}, {} for {}", what, rank, layout_text(l), gain,
+                     change_text(versus(l, r.best.front(), r.objectives.front())));
+}
+
+// Where the first layout spends less than the second, largest first.
+std::string why_first(const SearchResult& r) {
+  const FoundLayout& first = r.best.front();
+  const auto describe = [&](const FoundLayout& l) {
+    return fmt::format(
+        "{} % bubble, {} % exposed communication{}", fixed(100 * share_if(l, is_bubble), 1),
+        fixed(100 * share_if(l, is_exposed), 1),
+        share_if(l, is_recompute) > 0
+            ? fmt::format(", {} % recomputation", fixed(100 * share_if(l, is_recompute), 1))
+            : "");
+  };
+  std::string text = "#1 (" + layout_text(first) + ") spends " + describe(first);
+  if (r.best.size() > 1) {
+    // The next one that is told apart, else the second.
+    const auto apart = std::ranges::find_if(r.best, [&](const FoundLayout& l) {
+      return versus(l, first, r.objectives.front()) > kDiscernment;
+    });
+    const FoundLayout& other = apart != r.best.end() ? *apart : r.best[1];
+    text += fmt::format("; #{} ({}): {}", &other - r.best.data() + 1, layout_text(other),
+                        describe(other));
+  }
+  return text + '.';
+}
+
+std::string words_of(const SearchResult& r, const TextStyle& style) {
+  std::vector<std::string> lines;
+  const FoundLayout& first = r.best.front();
+  if (r.objectives.size() == 1 && r.within_discernment > 1)
+    lines.push_back(fmt::format(
+        "{} layouts lie within {:.0f} % of the first, closer than such forecasts tell apart: take "
+        "the one that suits you, or measure a few.",
+        grouped(r.within_discernment), 100 * kDiscernment));
+  if (r.objectives.size() > 1)
+    lines.push_back(
+        fmt::format("{} layouts make the Pareto front: none is better in one objective "
+                    "and no worse in the others.",
+                    grouped(static_cast<int64_t>(r.best.size()))));
+  lines.push_back(why_first(r));
+  const FoundLayout* lighter = nullptr;
+  const FoundLayout* simpler = nullptr;
+  for (const FoundLayout& l : r.best) {
+    if (versus(l, first, r.objectives.front()) > kWorthwhile) continue;
+    constexpr double kMuchLess = 0.9;  // of the memory of the first
+    if (static_cast<double>(l.reserved.value) <
+            kMuchLess * static_cast<double>(first.reserved.value) &&
+        (lighter == nullptr || l.reserved < lighter->reserved))
+      lighter = &l;
+    if (parts_of(l) < parts_of(first) && (simpler == nullptr || parts_of(l) < parts_of(*simpler)))
+      simpler = &l;
+  }
+  if (lighter != nullptr)
+    lines.push_back(
+        alternative(r, "Lighter", *lighter, gib(first.reserved - lighter->reserved) + " GiB less") +
+        '.');
+  if (simpler != nullptr)
+    lines.push_back(alternative(r, "Simpler", *simpler, "fewer kinds of parallelism") + '.');
+  if (first.result && first.result->fits_share && *first.result->fits_share < 0.9)
+    lines.push_back(
+        fmt::format("{:.0f} % of steps with such a forecast of memory fit: "
+                    "search.memory_margin leaves more room.",
+                    100 * *first.result->fits_share));
+  std::string text;
+  for (const std::string& line : lines) text += wrap(line, "  ", style.width);
+  return text;
+}
+
+std::string set_line(const FoundLayout& l) {
+  std::string text;
+  for (const auto& [path, value] : l.set) {
+    const bool plain = value.find_first_of(" |*(){}[]'\"") == std::string::npos;
+    text += fmt::format(" -s {}{}={}{}", plain ? "" : "'", path, value, plain ? "" : "'");
+  }
+  return text;
+}
+
+void write_layout(JsonWriter& json, const FoundLayout& l) {
+  json.member("gpus", l.gpus);
+  json.member("tp", l.tp);
+  json.member("cp", l.cp);
+  json.member("pp", l.pp);
+  json.member("vpp", l.vpp);
+  json.member("ep", l.ep);
+  json.member("etp", l.etp);
+  json.member("dp", l.dp);
+  json.member("zero", l.zero);
+  json.member("micro_batch", l.micro);
+  json.member("microbatches", l.microbatches);
+  json.member("recompute", l.recompute);
+  json.member("schedule", l.schedule);
+  json.member("split", l.split);
+  json.values("stage_layers", l.stage_layers);
+  json.object("set", [&] {
+    for (const auto& [path, value] : l.set) json.member(path, value);
+  });
+  json.member("memory_reserved_bytes", l.reserved.value);
+  json.member("memory_usable_bytes", l.usable.value);
+  if (l.step_time > Time{}) {
+    json.member_time("step_time", l.step_time);
+    json.member("tokens_per_s_per_gpu", l.tokens_per_gpu_s);
+  }
+  if (l.days > 0) json.member("days", l.days);
+  if (l.price > 0) json.member("price_usd", l.price);
+  if (!l.result) return;
+  json.member("mfu", l.result->utilization.mfu_full_attention);
+  json.member("bubble", share_if(l, is_bubble));
+  json.member("exposed", share_if(l, is_exposed));
+  json.member("recomputed", share_if(l, is_recompute));
+  json.member("fits_share", l.result->fits_share);
+  json.optional_object("interval", l.result->interval, [&](const Interval& i) {
+    json.member_time("low", i.low);
+    json.member_time("high", i.high);
+    json.member("level", i.level);
+  });
+}
+
+void write_rules(JsonWriter& json, const char* name, const std::vector<SearchRule>& rules) {
+  json.objects(name, rules, [&](const SearchRule& rule) {
+    json.member("rule", rule.name);
+    json.member("count", rule.count);
+    json.member("words", rule.words);
+  });
+}
+
+void write_funnel(JsonWriter& json, const SearchResult& r) {
+  json.member("points", r.points);
+  write_rules(json, "no_layouts", r.illegal);
+  json.member("layouts", r.layouts);
+  write_rules(json, "decided", r.decided);
+  json.member("simulated", r.simulated);
+  json.member("undecided", r.undecided);
+}
+
+}  // namespace
+
+std::string layout_text(const FoundLayout& l) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, int64_t n) {
+    if (n > 1) parts.push_back(fmt::format("{} {}", name, n));
+  };
+  add("TP", l.tp);
+  add("PP", l.pp);
+  add("VPP", l.vpp);
+  add("CP", l.cp);
+  add("EP", l.ep);
+  if (l.ep > 1 && l.etp != l.tp) parts.push_back(fmt::format("ETP {}", l.etp));
+  add("DP", l.dp);
+  parts.push_back(fmt::format("MBS {}", l.micro));
+  if (l.zero > 1) parts.push_back(fmt::format("ZeRO-{}", l.zero));
+  if (l.recompute != "none") parts.push_back(l.recompute + " recomputation");
+  if (!l.stage_layers.empty()) parts.push_back("layers " + layers_text(l.stage_layers));
+  std::string text;
+  for (const std::string& p : parts) text += (text.empty() ? "" : " ") + p;
+  return text;
+}
+
+std::string search_text(const SearchResult& r, const TextStyle& style) {
+  std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
+                     "   for the least " + std::string(name_of(r.objectives.front())) + '\n';
+  if (r.objectives.front() == SearchObjective::tokens_per_gpu_s)
+    text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
+           "   for the most tokens_per_gpu_s\n";
+  text += '\n' + rule_table(r) + '\n';
+  if (r.best.empty()) {
+    text += "  " + paint("no layout fits", Tone::bad, style);
+    if (r.layouts == 0) {
+      text += ": none is legal; the counts above say why\n";
+      return text;
+    }
+    text += fmt::format(" with {:.0f} % of the memory left free\n", 100 * r.memory_margin);
+    if (r.nearest) {
+      const FoundLayout& n = *r.nearest;
+      text += wrap(fmt::format("Nearest is {}: {} GiB of {} usable.", layout_text(n),
+                               gib(n.reserved), gib(n.usable)),
+                   "  ", style.width);
+      const bool within = n.reserved <= n.usable;
+      text +=
+          wrap(within ? fmt::format("It fits with a smaller search.memory_margin: at most {:.0f}%.",
+                                    std::floor(100 * free_share(n)))
+                      : "More GPUs (--gpus), shorter sequences or a smaller model would make one "
+                        "fit; `stepcast size` finds the fewest GPUs.",
+               "  ", style.width);
+    }
+    return text;
+  }
+  text += table_of(r, style) + '\n' + words_of(r, style) + '\n';
+  text += "  The first, as a forecast of its own:\n    stepcast run " + escape_text(r.file) +
+          set_line(r.best.front()) + '\n';
+  return text;
+}
+
+std::string search_json(const SearchResult& r, std::string_view version) {
+  return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
+    json.member("version", version);
+    json.object("scenario", [&] {
+      json.member("name", r.name);
+      json.member("file", r.file);
+      json.member("gpu", r.gpu);
+    });
+    std::vector<std::string_view> objectives;
+    for (const SearchObjective o : r.objectives) objectives.push_back(name_of(o));
+    json.values("objectives", objectives);
+    json.member("memory_margin", r.memory_margin);
+    json.object("funnel", [&] { write_funnel(json, r); });
+    json.member("within_discernment", r.within_discernment);
+    json.objects("best", r.best, [&](const FoundLayout& l) { write_layout(json, l); });
+    json.optional_object("nearest", r.nearest,
+                         [&](const FoundLayout& l) { write_layout(json, l); });
+  });
+}
+
+std::string funnel_json(const SearchResult& r) {
+  return json_document([&](JsonWriter& json) { write_funnel(json, r); });
+}
+
+std::string search_csv(const SearchResult& r) {
+  std::string text =
+      "rank,gpus,tp,cp,pp,vpp,ep,etp,dp,zero,micro,microbatches,recompute,schedule,stage_layers,"
+      "step_time_s,tokens_per_s_per_gpu,mfu,memory_reserved_bytes,memory_usable_bytes,bubble,"
+      "exposed,days,price_usd\n";
+  int64_t rank = 0;
+  for (const FoundLayout& l : r.best) {
+    std::string layers;
+    for (const int64_t n : l.stage_layers) layers += (layers.empty() ? "" : " ") + whole(n);
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                        ++rank, l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro,
+                        l.microbatches, l.recompute, l.schedule, layers,
+                        exact_decimal(l.step_time.count(), 1'000'000'000'000), l.tokens_per_gpu_s,
+                        l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "",
+                        l.reserved.value, l.usable.value, share_if(l, is_bubble),
+                        share_if(l, is_exposed), l.days > 0 ? fmt::to_string(l.days) : "",
+                        l.price > 0 ? fmt::to_string(l.price) : "");
+  }
+  return text;
+}
+
+}  // namespace stepcast

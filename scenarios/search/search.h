@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The best layouts of a space: `stepcast search`.
+//
+// A funnel: layouts that hold too much by a lower bound, and those that are slower than the k-th
+// best by a lower bound, are decided without being simulated; the others are, best bound first, in
+// rounds.  Within a round all are held against the same k-th best, so that what is found, and how
+// many each rule decided, does not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/scenario_document.h"
+#include "scenarios/search/space.h"
+#include "sim/search_result.h"
+
+namespace stepcast {
+
+// Of a space whose layouts are shared out by a hash of what they are: the part with this number.
+struct SearchShard {
+  int64_t index = 0, count = 1;
+};
+
+struct SearchRun {
+  int jobs = 1;  // threads
+  SearchShard shard{};
+  bool exhaustive = false;  // simulate every layout: for tests of the bounds
+  bool forecasts = true;    // of the best, with account and interval
+  // Asked between rounds, with search.budget; true ends the search with what has been found. Called
+  // by one thread.
+  std::function<bool(std::optional<Time> budget)> stop{};
+  // How many layouts are decided of how many.  Called by one thread.
+  std::function<void(int64_t decided, int64_t total)> progress{};
+};
+
+// One layout that was simulated.
+struct SearchRow {
+  uint32_t layout = 0;  // index into SearchSpace::layouts()
+  enum class Outcome : uint8_t { impossible, too_large, slower, breaks_constraint, fits } outcome{};
+  Time time{};
+  Bytes peak{}, reserved{}, usable{};
+};
+
+struct SearchAnswer {
+  SearchResult result;
+  std::vector<SearchRow> rows;              // in the order in which they were simulated
+  std::vector<Layout> layouts;              // all of them
+  std::vector<ScenarioDocument> documents;  // of each of result.best: the scenario with that layout
+  int64_t bounds_too_high = 0;              // bounds above what was simulated: none, or a bug
+};
+
+// Throws InputError as SearchSpace().
+SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options = {},
+                            const SearchRun& run = {});
+
+// The fastest of the simple layouts that fit: one chunk a rank, microbatches of one sequence, no
+// context parallelism.  Nothing if none fits, or the scenario without its layout is illegal.
+std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& document);
+
+}  // namespace stepcast

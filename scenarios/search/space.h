@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search looks at: the layouts that the section `search` of a scenario describes.
+//
+// A layout says how the work is spread: tp, cp, pp, vpp, ep, etp, zero, microbatch, recomputation,
+// schedule, which layers each stage holds.  What else varies (the number of nodes, the precision,
+// any key) makes places: within one, everything but the layout is the same.  A layout of a place is
+// a scenario: what to set in the file is what changes() says.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "scenarios/document/value.h"
+#include "scenarios/scenario.h"
+#include "scenarios/scenario_document.h"
+#include "scenarios/search/expression.h"
+#include "sim/diagnostic.h"
+#include "sim/search_result.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+// How layers are spread over the stages: parallel.split, or a layout in Megatron's notation that
+// counts embedding and head as a layer each.
+enum class StageSplit : uint8_t { even, counted, products, last, modules };
+
+struct Layout {
+  uint16_t place = 0;  // index into SearchSpace::places()
+  uint16_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, micro = 1;
+  uint8_t zero = 0;
+  uint8_t recompute = 0;  // index into SearchSpace::recompute_words()
+  uint8_t schedule = 0;   // index into SearchSpace::schedules()
+  StageSplit split = StageSplit::even;
+  bool operator==(const Layout&) const = default;
+};
+
+// One combination of all that is no part of the layout.
+struct SearchPlace {
+  std::vector<std::pair<std::string, Value>> set;    // beside the layout
+  std::shared_ptr<const ScenarioDocument> document;  // with that set, and no layout
+  std::shared_ptr<const Scenario> scenario;          // of it, on as many GPUs, of another layout
+  int64_t gpus = 0, nodes = 0, global_batch = 0;
+};
+
+struct SearchOptions {
+  std::vector<std::string> where;                 // beside those of the section
+  std::optional<int64_t> fewest_gpus, most_gpus;  // in steps of two, whole nodes
+};
+
+// The rest of the section.
+struct SearchSettings {
+  std::vector<SearchObjective> objectives{SearchObjective::step_time};
+  std::vector<Expression> constraints;
+  bool fast = false;  // rules of thumb too
+  int64_t top = 10;
+  std::optional<Time> budget;
+  double memory_margin = 0.1;    // share of the usable memory that stays free
+  double tokens = 0, price = 0;  // of the whole job; USD for a GPU and hour; 0: not stated
+};
+
+// What constraints may ask beside what `where` may.
+struct SearchMeasure {
+  double step_time_s = 0, tokens_per_gpu_s = 0, peak_memory = 0, gpu_memory = 0, days = 0,
+         price = 0;
+};
+
+class SearchSpace {
+ public:
+  // Reads the section and makes the places.  Throws InputError with all problems: of the scenario
+  // without its layout, and of the section (E102 for a path that is none, E107, E120 to E127; E123
+  // for more than kMostPlaces places or kMostLayouts layouts).
+  SearchSpace(const ScenarioDocument& document, const SearchOptions& options = {});
+
+  const SearchSettings& settings() const { return settings_; }
+  const std::vector<SearchPlace>& places() const { return places_; }
+  const std::vector<std::string>& schedules() const { return schedules_; }
+  const std::vector<std::string>& recompute_words() const { return recompute_; }
+
+  // All legal layouts, in an order that depends on nothing but the section, and how many
+  // combinations of the axes went by which rule.
+  struct Layouts {
+    std::vector<Layout> all;
+    std::vector<SearchRule> rules;
+    double points = 0;  // the product of all axes
+  };
+  // Throws InputError E123 for too many.
+  Layouts layouts() const;
+
+  // What to set in the file for this layout, in words of a scenario.
+  std::vector<std::pair<std::string, std::string>> changes(const Layout& layout) const;
+  // A text that no other layout of the space has.
+  std::string key_of(const Layout& layout) const;
+
+  // The file with that layout in place of the one it states.
+  ScenarioDocument document(const Layout& layout) const;
+  // The scenario of the layout, or why it is illegal after all.
+  std::variant<Scenario, InputError> scenario(const Layout& layout) const;
+
+  // Layers of each stage.  Empty if they cannot be spread so.
+  std::vector<int64_t> layers_of_stages(const Layout& layout) const;
+  // "even", "counted", ...
+  std::string split_word(const Layout& layout) const;
+  int64_t dp_of(const Layout& layout) const;
+  int64_t microbatches_of(const Layout& layout) const;
+
+  // Whether a layout with these figures keeps the constraints.
+  bool keeps_constraints(const Layout& layout, const SearchMeasure& measure) const;
+
+ private:
+  struct Axis {
+    bool automatic = true;
+    std::vector<int64_t> values;
+  };
+  struct FreeAxis {
+    std::string path;
+    std::vector<Value> values;
+  };
+  class Reader;
+
+  std::vector<double> values_of(const Layout& layout) const;
+
+  SearchSettings settings_;
+  Axis tp_, cp_, pp_, vpp_, ep_, etp_, micro_, zero_;
+  std::vector<StageSplit> splits_;
+  std::vector<std::string> recompute_, schedules_;
+  std::vector<std::string> split_words_;
+  std::vector<Expression> where_;
+  std::vector<SearchPlace> places_;
+};
+
+constexpr size_t kMostPlaces = 256;
+constexpr size_t kMostLayouts = 20'000'000;
+
+}  // namespace stepcast

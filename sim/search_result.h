@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search over layouts found, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/result.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+enum class SearchObjective : uint8_t { step_time, tokens_per_gpu_s, peak_memory, price, days };
+constexpr int kSearchObjectives = 5;
+// As a scenario writes it: "step_time".
+std::string_view name_of(SearchObjective objective);
+
+// How many layouts a rule decided, in the order in which rules are asked.
+struct SearchRule {
+  std::string name;   // "memory_bound"
+  std::string words;  // "hold more than the GPU has, by a lower bound"
+  int64_t count = 0;
+};
+
+// One layout of the answer.
+struct FoundLayout {
+  int64_t gpus = 1, nodes = 1;
+  int64_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, dp = 1, micro = 1, microbatches = 1;
+  int64_t zero = 0;
+  std::string recompute, schedule, split;                // words of a scenario
+  std::vector<int64_t> stage_layers;                     // where they are not alike; else empty
+  std::vector<std::pair<std::string, std::string>> set;  // what makes it, dotted path -> value
+
+  Time step_time{};
+  Bytes reserved{}, usable{};
+  double tokens_per_gpu_s = 0;
+  double days = 0, price = 0;    // of the whole job; 0: not asked for
+  bool on_front = false;         // no other is better in one objective and no worse in all
+  std::optional<Result> result;  // the whole forecast
+};
+
+struct SearchResult {
+  std::string name, file, gpu;
+  bool dense = true;  // the model has no experts
+  std::vector<SearchObjective> objectives;
+  int64_t top = 10;
+  double memory_margin = 0;         // share of the usable memory
+  double points = 0;                // combinations of all axes
+  int64_t layouts = 0;              // legal ones that differ
+  std::vector<SearchRule> illegal;  // combinations that are no layouts, by rule
+  std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
+  int64_t simulated = 0;
+  int64_t undecided = 0;           // left when the search was stopped
+  double fast_points = 0;          // left out by rules of thumb
+  int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
+  std::vector<FoundLayout> best;   // best first; of several objectives the front
+  // Without any that fits: the one that needs least memory among those that were looked at.
+  std::optional<FoundLayout> nearest;
+};
+
+// Steps that differ by less are closer than forecasts of layouts of one model can be told apart.
+inline constexpr double kDiscernment = 0.02;
+
+}  // namespace stepcast

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches: what is left out is no better, bounds are none too high, threads change nothing, and
+// what is wrong with a section is said.
+#include "scenarios/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/search/bounds.h"
+#include "tests/scenarios/loading.h"
+
+namespace stepcast::search_test {
+namespace {
+
+ScenarioDocument document(const std::string& text) {
+  return ScenarioDocument::of_text(text, "run.yaml", "");
+}
+
+// Small models of several kinds, each with some hundred layouts of thousands of points.
+struct Space {
+  const char* name;
+  std::string text;
+};
+
+std::string scenario(const std::string& model, int layers, const std::string& cluster, int global,
+                     int seq, const std::string& space, const std::string& more = "") {
+  return "model: {preset: " + model + ", num_hidden_layers: " + std::to_string(layers) +
+         "}\ncluster: " + cluster + "\nbatch: {global: " + std::to_string(global) +
+         ", seq: " + std::to_string(seq) + "}\nsearch: {" + space + "}\n" + more;
+}
+
+const std::vector<Space>& spaces() {
+  const std::string narrow = "space: {parallel.cp: 1, batch.micro: 1}";
+  static const std::vector<Space> kSpaces{
+      {"Dense", scenario("llama3-8b", 8, "dgx-h100 x 2", 32, 2048,
+                         "memory_margin: 20%, space: {parallel.cp: 1, batch.micro: [1, 2]}")},
+      {"Experts", scenario("mixtral-8x7b", 6, "dgx-h100 x 1", 16, 2048, narrow)},
+      {"Uneven",
+       scenario("gpt3-1.3b", 7, "dgx-a100-80g x 1", 32, 1024, "space: {batch.micro: [1, 2]}")},
+      {"LongContext", scenario("llama3-8b", 4, "dgx-h100 x 2", 16, 16384,
+                               "space: {batch.micro: 1, parallel.split: even}")},
+      {"FullSharding", scenario("llama3-8b", 8, "dgx-h100 x 2", 64, 2048,
+                                "space: {parallel.pp: 1, parallel.zero: [0, 1, 2, 3]}")},
+      {"TightMemory", scenario("llama3-70b", 8, "dgx-a100-40g x 2", 16, 4096, narrow)},
+      {"Tied", scenario("gpt2-xl", 12, "dgx-a100-40g x 1", 24, 1024,
+                        "space: {parallel.cp: 1, batch.micro: [1, 2, 3]}")},
+      {"LatentAttention",
+       scenario("deepseek-v2-lite", 5, "dgx-h100 x 1", 16, 2048, narrow + ", where: 'ep != 2'")},
+      {"Windows", scenario("gpt-oss-20b", 6, "dgx-h100 x 1", 16, 8192, narrow)},
+      {"Overlapped",
+       scenario("llama3-8b", 8, "dgx-h100 x 2", 32, 4096, narrow, "software: nemo\n")},
+      {"Bridge", scenario("qwen3-30b-a3b", 4, "dgx-b200 x 1", 16, 4096,
+                          narrow + ", where: 'ep >= 4'", "software: megatron-bridge\n")},
+      {"Torchtitan",
+       scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 2048, narrow, "software: torchtitan\n")},
+      {"OldMegatron", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 16, 2048, narrow,
+                               "software: megatron-lm-2021\n")},
+      {"ZeroBubble", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 32, 1024,
+                              narrow + ", schedules: [1f1b, zb-h1, zb-v, gpipe]")},
+      {"PostValidation", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 32, 1024,
+                                  narrow + ", schedules: [1f1b, zb-h1, zb-h2]",
+                                  "schedule: {post_validation: true}\n")},
+      {"EightBits",
+       scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 4096, narrow, "precision: fp8-delayed\n")},
+      {"FewMicrobatches", scenario("llama3-8b", 12, "dgx-h100 x 2", 24, 2048,
+                                   narrow + ", where: 'microbatches <= 6'")},
+      {"OtherOrder", scenario("mixtral-8x7b", 4, "dgx-h100 x 2", 32, 2048, narrow,
+                              "parallel: {order: tp-cp-ep-pp-dp}\n")},
+      {"PairsOfPasses",
+       scenario("mixtral-8x7b", 8, "dgx-h100 x 1", 16, 2048,
+                narrow + ", where: 'vpp > 1 and ep > 1'", "overlap: {ep: true}\n")},
+      {"Block",
+       scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 4096, narrow, "recompute: {method: block}\n")},
+  };
+  return kSpaces;
+}
+
+using Key = std::tuple<int64_t, int64_t, std::string>;
+
+std::vector<Key> best_of(const SearchAnswer& answer) {
+  std::vector<Key> keys;
+  for (const FoundLayout& l : answer.result.best) {
+    std::string set;
+    for (const auto& [path, value] : l.set) set += path + '=' + value + ';';
+    keys.emplace_back(l.step_time.count(), l.reserved.value, set);
+  }
+  return keys;
+}
+
+SearchRun quick(bool exhaustive = false, int jobs = 2) {
+  SearchRun run;
+  run.forecasts = false;
+  run.exhaustive = exhaustive;
+  run.jobs = jobs;
+  return run;
+}
+
+int64_t illegal_of(const SearchAnswer& answer) {
+  for (const SearchRule& rule : answer.result.decided)
+    if (rule.name == "illegal") return rule.count;
+  return 0;
+}
+
+class Spaces : public ::testing::TestWithParam<Space> {};
+
+TEST_P(Spaces, WhatIsLeftOutIsNoBetter) {
+  const SearchAnswer all = search_layouts(document(GetParam().text), {}, quick(true));
+  const SearchAnswer safe = search_layouts(document(GetParam().text), {}, quick());
+  EXPECT_EQ(best_of(safe), best_of(all));
+  EXPECT_EQ(safe.result.within_discernment, all.result.within_discernment);
+  EXPECT_EQ(all.result.simulated + illegal_of(all), all.result.layouts);
+  EXPECT_LT(safe.result.simulated, all.result.simulated);
+  EXPECT_EQ(all.bounds_too_high, 0);
+  EXPECT_FALSE(all.result.best.empty());
+  EXPECT_GE(all.result.points, 2000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, Spaces, ::testing::ValuesIn(spaces()),
+                         [](const auto& space) { return std::string(space.param.name); });
+
+TEST(Search, ThreadsAndTheirNumberChangeNothing) {
+  const std::string& text = spaces().front().text;
+  const SearchAnswer one = search_layouts(document(text), {}, quick(false, 1));
+  for (const int jobs : {2, 3, 8}) {
+    const SearchAnswer several = search_layouts(document(text), {}, quick(false, jobs));
+    EXPECT_EQ(best_of(several), best_of(one));
+    ASSERT_EQ(several.rows.size(), one.rows.size());
+    for (size_t i = 0; i < one.rows.size(); ++i) {
+      EXPECT_EQ(several.rows[i].layout, one.rows[i].layout);
+      EXPECT_EQ(several.rows[i].time, one.rows[i].time);
+      EXPECT_EQ(several.rows[i].reserved, one.rows[i].reserved);
+    }
+    ASSERT_EQ(several.result.decided.size(), one.result.decided.size());
+    for (size_t i = 0; i < one.result.decided.size(); ++i)
+      EXPECT_EQ(several.result.decided[i].count, one.result.decided[i].count);
+  }
+}
+
+TEST(Search, PartsOfASpaceMakeTheWhole) {
+  const std::string& text = spaces().front().text;
+  const SearchAnswer whole = search_layouts(document(text), {}, quick());
+  std::set<Key> parts;
+  int64_t layouts = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    SearchRun run = quick();
+    run.shard = {i, 3};
+    const SearchAnswer part = search_layouts(document(text), {}, run);
+    layouts += part.result.layouts;
+    for (const Key& key : best_of(part)) parts.insert(key);
+  }
+  EXPECT_EQ(layouts, whole.result.layouts);
+  for (const Key& key : best_of(whole)) EXPECT_TRUE(parts.contains(key)) << std::get<2>(key);
+}
+
+TEST(Search, TheBestIsAScenarioThatRunReproduces) {
+  const std::string& text = spaces()[1].text;
+  SearchRun run;
+  const SearchAnswer answer = search_layouts(document(text), {}, run);
+  ASSERT_FALSE(answer.result.best.empty());
+  for (size_t i = 0; i < 3; ++i) {
+    const FoundLayout& l = answer.result.best[i];
+    LoadOptions options;
+    options.set = l.set;
+    const Result result = forecast(load_scenario_text(text, "run.yaml", options));
+    EXPECT_EQ(result.step_time, l.step_time);
+    EXPECT_EQ(result.memory_reserved, l.reserved);
+    EXPECT_EQ(result.memory_usable, l.usable);
+    EXPECT_TRUE(result.fits);
+    ASSERT_TRUE(l.result.has_value());
+    EXPECT_EQ(l.result->step_time, l.step_time);
+  }
+}
+
+TEST(Search, EveryPointIsCountedOnce) {
+  for (const Space& space : spaces()) {
+    SCOPED_TRACE(space.name);
+    const SearchSpace::Layouts layouts = SearchSpace(document(space.text)).layouts();
+    double sum = static_cast<double>(layouts.all.size());
+    for (const SearchRule& rule : layouts.rules) sum += static_cast<double>(rule.count);
+    EXPECT_EQ(sum, layouts.points);
+  }
+}
+
+TEST(Search, LayoutsAreScenariosThatDiffer) {
+  for (const Space& space : spaces()) {
+    SCOPED_TRACE(space.name);
+    const SearchSpace s(document(space.text));
+    const SearchSpace::Layouts layouts = s.layouts();
+    std::set<std::string> keys;
+    for (const Layout& l : layouts.all) EXPECT_TRUE(keys.insert(s.key_of(l)).second) << s.key_of(l);
+    for (size_t i = 0; i < layouts.all.size(); i += 97) {
+      const Layout& l = layouts.all[i];
+      const auto resolved = s.scenario(l);
+      const Scenario* scenario = std::get_if<Scenario>(&resolved);
+      ASSERT_NE(scenario, nullptr) << s.key_of(l) << std::get<InputError>(resolved).what();
+      EXPECT_EQ(scenario->plan.dp, s.dp_of(l));
+      EXPECT_EQ(scenario->plan.microbatches(), s.microbatches_of(l));
+      std::vector<int64_t> layers;
+      for (const StageContent& c : scenario->plan.stages) layers.push_back(c.layers);
+      EXPECT_EQ(layers, s.layers_of_stages(l)) << s.key_of(l);
+    }
+  }
+}
+
+TEST(Search, ConditionsLeaveLayoutsOut) {
+  SearchOptions options;
+  options.where = {"tp * pp == 4 and recompute != full"};
+  const SearchSpace s(document(spaces().front().text), options);
+  const SearchSpace::Layouts layouts = s.layouts();
+  ASSERT_FALSE(layouts.all.empty());
+  for (const Layout& l : layouts.all) {
+    EXPECT_EQ(l.tp * l.pp, 4);
+    EXPECT_NE(s.recompute_words()[l.recompute], "full");
+  }
+}
+
+TEST(Search, SeveralObjectivesAskForTheFront) {
+  const std::string text = spaces().front().text + "";
+  LoadOptions options;
+  options.set = {{"search.objective", "[step_time, peak_memory]"}};
+  ScenarioDocument d = document(text);
+  d.set(options);
+  const SearchAnswer safe = search_layouts(d, {}, quick());
+  const SearchAnswer all = search_layouts(d, {}, quick(true));
+  EXPECT_EQ(best_of(safe), best_of(all));
+  ASSERT_GT(safe.result.best.size(), 1u);
+  for (size_t i = 1; i < safe.result.best.size(); ++i) {
+    EXPECT_GT(safe.result.best[i].step_time, safe.result.best[i - 1].step_time);
+    EXPECT_LT(safe.result.best[i].reserved, safe.result.best[i - 1].reserved);
+  }
+}
+
+TEST(Search, DaysAndPriceFollowFromTheStep) {
+  const std::string text =
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+      "batch: {global: 32, seq: 2048}\n"
+      "job: {tokens: 1T, price: 2.5USD/GPUh}\n"
+      "search: {objective: price, top: 3, space: {cluster.nodes: [1, 2], batch.micro: 1, "
+      "parallel.cp: 1, parallel.pp: 1}, constraints: 'days <= 1000'}\n";
+  const SearchAnswer answer = search_layouts(document(text), {}, quick());
+  ASSERT_EQ(answer.result.best.size(), 3u);
+  for (const FoundLayout& l : answer.result.best) {
+    const double steps = 1e12 / (32.0 * 2048);
+    EXPECT_NEAR(l.days, steps * to_seconds(l.step_time) / 86400, 1e-6 * l.days);
+    EXPECT_NEAR(l.price, l.days * 24 * static_cast<double>(l.gpus) * 2.5, 1e-6 * l.price);
+  }
+}
+
+TEST(Search, NothingFitsSaysWhatIsNearest) {
+  const std::string text =
+      "model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n";
+  const SearchAnswer answer = search_layouts(document(text), {}, quick());
+  EXPECT_TRUE(answer.result.best.empty());
+  ASSERT_TRUE(answer.result.nearest.has_value());
+  EXPECT_GT(answer.result.nearest->reserved, answer.result.nearest->usable);
+}
+
+TEST(Search, StopsWhenItIsTold) {
+  SearchRun run = quick();
+  run.stop = [](std::optional<Time>) { return true; };
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  EXPECT_TRUE(answer.result.best.empty());
+  EXPECT_EQ(answer.result.undecided, answer.result.layouts);
+}
+
+testing::Failure failure(const std::string& section) {
+  const std::string text =
+      "model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 64, seq: 4096}\n" + section;
+  return testing::failure_of([&] { SearchSpace(document(text)).layouts(); });
+}
+
+TEST(Search, SaysWhatIsWrongWithASection) {
+  EXPECT_EQ(failure("search: {space: {parallel.ttp: [1, 2]}}\n").lines,
+            std::vector<std::string>{"E102 4:18 'parallel.ttp' is no key that can be searched"});
+  EXPECT_EQ(failure("search: {space: {parallel.tp: []}}\n").lines,
+            std::vector<std::string>{"E125 4:31 'parallel.tp' lists no values"});
+  EXPECT_EQ(failure("search: {space: {parallel.tp: [1, x]}}\n").codes, "E107");
+  EXPECT_EQ(failure("search: {space: {parallel.dp: [1, 2]}}\n").codes, "E127");
+  EXPECT_EQ(failure("search: {space: {cluster.nodes: auto}}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {space: 3}\n").codes, "E107");
+  EXPECT_EQ(failure("search: {where: 'tp <= '}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {where: 'peak_memory <= 3'}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {objective: speed}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {objective: energy}\n").codes, "E130");
+  EXPECT_EQ(failure("search: {objective: price}\n").codes, "E126 E126");
+  EXPECT_EQ(failure("search: {constraints: 'days < 30'}\n").codes, "E126");
+  EXPECT_EQ(failure("search: {schedules: [1f1b, zb-9]}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {prune: hard}\n").codes, "E125");
+  EXPECT_EQ(failure("search: {top: 0}\n").codes, "E121");
+  EXPECT_EQ(failure("search: {spce: auto}\n").codes, "E102");
+  EXPECT_EQ(failure("job: {price: 3}\n").codes, "E120");
+  EXPECT_EQ(failure("objective: step_time\n").codes, "E102");
+}
+
+TEST(Search, SaysEverythingThatIsWrongAtOnce) {
+  const testing::Failure f = failure(
+      "search: {space: {parallel.ttp: 1, parallel.tp: []}, where: 'tq > 1', objective: price}\n"
+      "btch: 3\n");
+  EXPECT_EQ(f.codes, "E102 E125 E125 E126 E126 E102");
+}
+
+TEST(Search, HugeSpacesAreRefused) {
+  std::string list = "[1";
+  for (int i = 2; i < 3000; ++i) list += ", " + std::to_string(i);
+  list += ']';
+  const testing::Failure f =
+      failure("search: {space: {parallel.tp: " + list + ", parallel.pp: " + list +
+              ", batch.micro: " + list + ", parallel.cp: " + list + "}}\n");
+  EXPECT_EQ(f.codes, "E123");
+  std::string nodes = "search: {space: {cluster.nodes: " + list + "}}\n";
+  EXPECT_EQ(failure(nodes).codes, "E123");
+}
+
+TEST(Search, ContradictionsLeaveNoLayout) {
+  SearchOptions options;
+  options.where = {"tp < 2", "tp > 2"};
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), options, quick());
+  EXPECT_EQ(answer.result.layouts, 0);
+  EXPECT_TRUE(answer.result.best.empty());
+}
+
+}  // namespace
+}  // namespace stepcast::search_test

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast search FILE: the best layouts of a model on a cluster.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "report/text/search.h"
+#include "scenarios/document/number.h"
+#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/search/search.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+#include "tools/command/search_advice.h"
+
+namespace stepcast::cli {
+namespace {
+
+// Set by the first Ctrl-C; the second one ends the process.
+std::atomic<bool> interrupted{false};
+
+extern "C" void note_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+// "64", or "64..1024".
+void read_gpus(const std::string& text, SearchOptions& options) {
+  if (text.empty()) return;
+  const auto wrong = [&] {
+    usage_error("E004", "'--gpus " + text + "' is no number of GPUs",
+                "a number, or two as in 64..1024, which is doubled from the first to the second");
+  };
+  const size_t dots = text.find("..");
+  const auto number = [&](std::string_view part) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    if (error != std::errc{} || end != part.data() + part.size() || n < 1 || n > 10'000'000)
+      wrong();
+    return n;
+  };
+  const std::string_view all = text;
+  options.fewest_gpus = number(all.substr(0, dots));
+  options.most_gpus =
+      dots == std::string::npos ? options.fewest_gpus : number(all.substr(dots + 2));
+  if (*options.most_gpus < *options.fewest_gpus) wrong();
+}
+
+// What the command line says of the section, as --set would.
+std::vector<std::pair<std::string, std::string>> sets_of(const Arguments& args) {
+  std::vector<std::pair<std::string, std::string>> set = parse_sets(args.set);
+  const auto list = [](const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& w : words) text += (text.empty() ? "[" : ", ") + w;
+    return text + ']';
+  };
+  if (!args.objectives.empty()) set.emplace_back("search.objective", list(args.objectives));
+  if (!args.with_schedules.empty()) set.emplace_back("search.schedules", list(args.with_schedules));
+  if (!args.prune.empty()) set.emplace_back("search.prune", args.prune);
+  if (args.top) set.emplace_back("search.top", fmt::to_string(*args.top));
+  return set;
+}
+
+// A scenario as a file: a line for each of its sections.
+std::string scenario_text(const ScenarioDocument& document, const FoundLayout& l,
+                          const std::string& file, int64_t rank) {
+  std::string text =
+      fmt::format("# The layout that `stepcast search {}` ranked {}: {:.6g} s a step.\n",
+                  escape_text(file), rank, to_seconds(l.step_time));
+  for (const Member& m : document.tree().members)
+    text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';
+  return text;
+}
+
+// The best layouts as scenarios, the table, the funnel, and how Megatron-LM runs them.
+void write_folder(const std::string& folder, const SearchAnswer& answer, const Arguments& args) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw file_error("E502", "cannot make '" + folder + "': " + error.message(), folder);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    OutputFile file(folder + '/' + name, args.force);
+    file.write(text);
+    file.commit();
+  };
+  write("funnel.json", funnel_json(answer.result));
+  write("results.csv", search_csv(answer.result));
+  for (size_t i = 0; i < answer.documents.size(); ++i) {
+    const auto rank = static_cast<int64_t>(i) + 1;
+    const std::string name = fmt::format("top{:02}", rank);
+    write(name + ".yaml",
+          scenario_text(answer.documents[i], answer.result.best[i], args.file, rank));
+    auto resolved = answer.documents[i].try_resolve();
+    if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
+      write(name + ".megatron-args", export_megatron(*scenario).text);
+  }
+}
+
+int search_command(const Arguments& args, const Terminal& terminal) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  Arguments with_sets = args;
+  with_sets.set.clear();
+  ScenarioDocument document = read_scenario(args.file, with_sets);
+  LoadOptions set;
+  set.set = sets_of(args);
+  document.set(set);
+  SearchOptions options;
+  options.where = args.where;
+  read_gpus(args.gpus, options);
+  SearchRun run;
+  run.jobs = static_cast<int>(
+      args.jobs.value_or(std::max<int64_t>(1, std::thread::hardware_concurrency())));
+  const SearchAnswer answer = [&] {
+    ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
+    run.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
+    run.stop = [&](std::optional<Time> budget) {
+      if (interrupted) return true;
+      if (args.budget) budget = args.budget;
+      return budget &&
+             std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
+    };
+    std::signal(SIGINT, note_interrupt);
+    SearchAnswer found = search_layouts(document, options, run);
+    std::signal(SIGINT, SIG_DFL);
+    return found;
+  }();
+  TextStyle style = terminal.out;
+  style.width = std::max(style.width, terminal.columns);
+  if (args.json)
+    write_stdout(search_json(answer.result, version()));
+  else if (args.csv)
+    write_stdout(search_csv(answer.result));
+  else
+    write_stdout(search_text(answer.result, style));
+  if (!args.output.empty()) write_folder(args.output, answer, args);
+  if (interrupted) return 130;
+  return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
+}
+
+}  // namespace
+
+std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus) {
+  const std::string command = "`stepcast search " + escape_text(shown_name(file)) + '`';
+  const ScenarioDocument document = read_scenario(file, args);
+  if (fits && gpus > 1 && document.tree().find("parallel") == nullptr)
+    return "no layout is stated, so that every GPU is a replica: " + command + " finds the fastest";
+  if (fits) return {};
+  const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
+  return layout ? command + " finds layouts that fit, such as " + layout_text(*layout)
+                : command + " looks for layouts that fit; no simple one does";
+}
+
+void add_search(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "search", "Find the best layouts of a model on a cluster",
+                              chosen, search_command);
+  sub->footer(
+      "FILE names a model, a cluster and a batch; its layout is not used. Tried are all layouts\n"
+      "that the software can run, in its section search what it lists (docs/search.md). The\n"
+      "fastest that fit are printed with what each costs, and how to run the first.\n\n"
+      "  stepcast search run.yaml --gpus 64..512 --objective price --where 'tp <= 8' -o best/");
+  add_scenario(sub, args);
+  sub->add_option("--where", args.where, "a condition on layouts: 'tp * cp <= 16'; may be repeated")
+      ->option_text("TEXT");
+  sub->add_option("--objective", args.objectives,
+                  "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; several,\n"
+                  "with commas between them, ask for the Pareto front")
+      ->delimiter(',')
+      ->option_text("NAME");
+  sub->add_option("--schedules", args.with_schedules,
+                  "orders of the pipeline, with commas between them, instead of the software's")
+      ->delimiter(',')
+      ->option_text("NAMES");
+  sub->add_option("--gpus", args.gpus, "how many: 256, or 64..1024, doubled each time")
+      ->option_text("N");
+  add_count(sub, "--top", args.top, 1, "how many layouts to show; default 10");
+  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
+  add_quantity(
+      sub, "--budget", args.budget,
+      [](const Value& v, std::string_view what, Problems& problems) {
+        return read_time(v, what, problems, true);
+      },
+      "stop after so long with what has been found: 60s", "TIME");
+  sub->add_flag("--csv", args.csv, "the table as CSV");
+  sub->add_option("-o,--out", args.output,
+                  "also write into this folder: the best layouts as scenarios and as arguments of\n"
+                  "Megatron-LM, results.csv, funnel.json")
+      ->option_text("DIR");
+  add_choice(sub, "--progress", {"auto", "plain", "none"}, args.progress,
+             "on standard error: auto (the default: a bar on a terminal, else a line every 30\n"
+             "seconds), plain (lines), none",
+             "WHEN");
+  add_force(sub, args);
+  sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if no layout fits");
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli

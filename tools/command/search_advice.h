@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "tools/command/command.h"
+
+namespace stepcast::cli {
+
+// What `stepcast search` would do for a scenario that does not fit, and a layout that does; or for
+// one of several GPUs that states no layout.  Empty for others.
+std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus);
+
+}  // namespace stepcast::cli
