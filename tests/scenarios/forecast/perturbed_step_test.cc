@@ -206,7 +206,7 @@ TEST(PerturbedStep, ReplicasRunTheSeedsInARow) {
 TEST(Replicas, AreOneStepWhereNothingIsDrawn) {
   for (const char* interference : {"auto", "on", "off"}) {
     LoadOptions load;
-    load.set = {{"contention.interference", interference}, {"replicas", "1000000"}};
+    load.set = {{"contention.interference", interference}, {"replicas", "10000"}};
     const Result r = forecast(load_scenario_text(kBase, "run.yaml", load), {.what_if = false});
     EXPECT_FALSE(r.replicas.has_value()) << interference;
     EXPECT_EQ(r.disturbance.has_value(), std::string(interference) != "off");
