@@ -18,9 +18,24 @@ class Communicators {
   Communicators(const Scenario& s, std::vector<DeviceMemory>& lines)
       : s_(s), version_{s.plan.kernels.nccl_version}, lines_(lines) {}
 
+  // Of all ranks of the job.
+  void collectives_of_world(const std::string& name) {
+    const int64_t ranks = s_.plan.grid.world();
+    if (ranks < 2) return;
+    if (s_.placement.in_order()) {
+      collectives(name, shape_of_first(s_.cluster, ranks));
+    } else {
+      std::vector<int64_t> all(static_cast<size_t>(ranks));
+      std::iota(all.begin(), all.end(), int64_t{0});
+      collectives(name, shape_on(all));
+    }
+  }
+
   void collectives(const std::string& name, const std::vector<int64_t>& ranks) {
-    if (ranks.size() < 2) return;
-    const GroupShape shape = shape_on(ranks);
+    if (ranks.size() > 1) collectives(name, shape_on(ranks));
+  }
+
+  void collectives(const std::string& name, const GroupShape& shape) {
     add(name, "rings and trees, NVIDIA/nccl src/transport/p2p.cc and net.cc",
         ring_buffers(s_.cluster, shape, version_));
     add(name + ", NVLS", "NVIDIA/nccl src/transport/nvls.cc",
@@ -104,9 +119,7 @@ std::vector<DeviceMemory> device_memory(const Scenario& scenario) {
         {"kernels loaded at once", Bytes{int64_t{900} << 20}, "kernels.module_loading: eager"});
   const RankGrid& grid = plan.grid;
   Communicators to(scenario, lines);
-  std::vector<int64_t> world(static_cast<size_t>(grid.world()));
-  std::iota(world.begin(), world.end(), int64_t{0});
-  to.collectives("communicator of the world", world);
+  to.collectives_of_world("communicator of the world");
   const auto group = [&](Axis axis) { return grid.group(axis, 0); };
   to.collectives("communicator of tp", group(Axis::tp));
   if (plan.trains()) to.collectives("communicator of dp", group(Axis::data));

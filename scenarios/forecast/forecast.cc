@@ -296,7 +296,9 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
   const Scenario& scenario = *priced.scenario;
   const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
   RankRun now = RankSimulation(priced, interference).run(scenario.seed, lane_options);
-  check_replicas(scenario, now);
+  // Of equal ranks without shared links nothing is drawn: one step is all of them.
+  const bool has_replicas = scenario.replicas > 1 && is_perturbed(scenario);
+  if (has_replicas) check_replicas(scenario, now);
   LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
   result.timeline = std::move(ranks.timeline);
@@ -334,7 +336,7 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;
   result.event_ops = now.ranks.shared_ops;
-  if (scenario.replicas > 1) result.replicas = run_replicas(priced, interference, options.progress);
+  if (has_replicas) result.replicas = run_replicas(priced, interference, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.

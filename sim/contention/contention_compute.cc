@@ -25,6 +25,7 @@
 #include <algorithm>
 
 #include "sim/contention/contention_engine.h"
+#include "sim/contention/slowing.h"
 #include "sim/lanes/lane_program.h"
 
 namespace stepcast::contention {
@@ -302,18 +303,14 @@ void Engine::settle() {
 void Engine::settle_rank(uint32_t id) {
   Rank& rank = ranks_[id];
   rank.dirty = false;
-  if (const bool slow = !rank.transfers.empty(); slow != rank.slow) {
-    advance_progress(rank);
-    rank.slow = slow;
-    rank.restarted = true;
-  }
-  if (rank.runs != rank.busy) {
-    rank.busy = rank.runs;
-    for (const uint32_t transfer : rank.transfers) {
-      transfers_[transfer].busy += rank.busy ? 1U : UINT32_MAX;
-      mark_transfer_dirty(transfer);
-    }
-  }
+  settle_pace(
+      rank, !rank.transfers.empty(), [&](Rank& of) { advance_progress(of); },
+      [&](uint32_t by) {
+        for (const uint32_t transfer : rank.transfers) {
+          transfers_[transfer].busy += by;
+          mark_transfer_dirty(transfer);
+        }
+      });
   if (rank.runs && rank.restarted) {
     advance_progress(rank);
     const Wide rate = rank.slow ? kNominal : slow_compute_;

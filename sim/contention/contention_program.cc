@@ -38,6 +38,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sim/graph/program.h"
 #include "sim/lanes/lanes.h"
@@ -68,6 +69,8 @@ class ThreadWriter {
         ops_(ops) {}
 
   std::vector<ThreadInstruction> write(bool merge) {
+    const auto is_own = [&](const Op& op) { return streams_[static_cast<size_t>(op.stream)]; };
+    if (std::ranges::none_of(pass_.ops, is_own)) return {};
     // A chain refers to its ops by a range, so the ops of each stream are stored together.
     std::vector<uint32_t> place(pass_.ops.size());
     for (size_t s = 0; s < kStreams; ++s) {
@@ -209,6 +212,9 @@ RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
   RoleThreads out;
   const size_t n = role.items.size();
   out.record.assign(n, RoleThreads::kNone);
+  out.segment.reserve(n);
+  out.launched.reserve(n);
+  out.instances.reserve(n);
   std::vector<uint32_t> latest;  // record of each event
   uint32_t segment = 0;
   int64_t launched = 0;
@@ -246,18 +252,49 @@ RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
   return out;
 }
 
-// Roles are visited in order, so lists of them are ascending.
-void plan_rendezvous(const OpGraph& graph, ContentionProgram& out) {
-  out.rendezvous.resize(graph.rendezvous.size());
+// Calls of(id, r, item, first) for each post and join of a rendezvous, role by role; `first`: the
+// first of that role.
+template <class F>
+void for_meetings(const OpGraph& graph, const F& of) {
+  std::vector<uint32_t> last(graph.rendezvous.size(), RoleThreads::kNone);
   for (uint32_t r = 0; r < graph.roles.size(); ++r) {
     for (const Item& item : graph.roles[r].items) {
       if (item.kind != ItemKind::post && item.kind != ItemKind::join) continue;
-      RendezvousPlan& plan = out.rendezvous[static_cast<size_t>(item.rendezvous)];
-      plan.visits += item.host_waits && item.kind == ItemKind::join ? 2 : 1;
-      if (plan.parties.empty() || plan.parties.back() != r) plan.parties.push_back(r);
-      if (item.kind == ItemKind::post) plan.posts.push_back(r);
+      const auto id = static_cast<size_t>(item.rendezvous);
+      of(id, r, item, std::exchange(last[id], r) != r);
     }
   }
+}
+
+// Roles are visited in order, so lists of them are ascending.
+void plan_rendezvous(const OpGraph& graph, ContentionProgram& out) {
+  out.rendezvous.resize(graph.rendezvous.size());
+  // How many there are, then where the lists of each begin, and how long they are so far.
+  struct Lists {
+    size_t posts = 0, parties = 0, begin = 0;
+  };
+  std::vector<Lists> lists(out.rendezvous.size());
+  for_meetings(graph, [&](size_t id, uint32_t, const Item& item, bool first) {
+    out.rendezvous[id].visits += item.host_waits && item.kind == ItemKind::join ? 2 : 1;
+    lists[id].posts += item.kind == ItemKind::post ? 1 : 0;
+    lists[id].parties += first ? 1 : 0;
+  });
+  size_t all = 0;
+  for (const Lists& l : lists) all += l.posts + l.parties;
+  out.met.resize(all);
+  size_t begin = 0;
+  for (size_t id = 0; id < lists.size(); ++id) {
+    const Lists counted = lists[id];
+    out.rendezvous[id].posts = {out.met.data() + begin, counted.posts};
+    out.rendezvous[id].parties = {out.met.data() + begin + counted.posts, counted.parties};
+    lists[id] = {0, 0, begin};
+    begin += counted.posts + counted.parties;
+  }
+  for_meetings(graph, [&](size_t id, uint32_t r, const Item& item, bool first) {
+    Lists& l = lists[id];
+    if (item.kind == ItemKind::post) out.met[l.begin + l.posts++] = r;
+    if (first) out.met[l.begin + out.rendezvous[id].posts.size() + l.parties++] = r;
+  });
   for (size_t id = 0; id < out.rendezvous.size(); ++id) {
     RendezvousPlan& plan = out.rendezvous[id];
     if (plan.posts.empty()) continue;

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/graph/op_graph.h"
@@ -80,16 +81,22 @@ struct RoleThreads {
 
 // A rendezvous as the roles see it.
 struct RendezvousPlan {
-  std::vector<uint32_t> posts;    // roles, ascending
-  std::vector<uint32_t> parties;  // that post or join, ascending
-  uint32_t sender = 0;            // whose pattern it has
-  uint32_t visits = 0;            // of each lane: posts, joins, and waits of the host
+  std::span<const uint32_t> posts;    // roles, ascending
+  std::span<const uint32_t> parties;  // that post or join, ascending
+  uint32_t sender = 0;                // whose pattern it has
+  uint32_t visits = 0;                // of each lane: posts, joins, and waits of the host
 };
 
 struct ContentionProgram {
   std::vector<PassThreads> passes;
   std::vector<RoleThreads> roles;
   std::vector<RendezvousPlan> rendezvous;
+  std::vector<uint32_t> met;  // the lists of roles of all rendezvous
+
+  ContentionProgram() = default;
+  // `met` stays where it is.
+  ContentionProgram(ContentionProgram&&) = default;
+  ContentionProgram& operator=(ContentionProgram&&) = default;
 };
 
 // REQUIRES: what check_graph(graph) checks.  `lockstep`: streams that the lockstep thread runs.

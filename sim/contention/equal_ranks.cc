@@ -41,6 +41,7 @@
 
 #include "sim/check.h"
 #include "sim/contention/contention_program.h"
+#include "sim/contention/slowing.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
 
@@ -136,9 +137,9 @@ constexpr uint32_t kAway = UINT32_MAX;
 
 // What a role does by itself, and the last quiet point, if nothing has interfered since.
 struct Quiet {
-  std::vector<std::vector<Stretch>> passes;  // by pass and pc
-  std::vector<uint32_t> peers;               // whose posts may begin something in its passes
-  uint32_t query = 0;                        // the last that asked it
+  size_t stretches = 0;         // what it and roles with the same threads have learnt
+  std::vector<uint32_t> peers;  // whose posts may begin something in its passes
+  uint32_t query = 0;           // the last that asked it
   bool learns = false;
   uint32_t item = 0, pc = 0;
   int64_t begin = 0, slack = 0, collectives = 0;
@@ -347,18 +348,14 @@ class EqualRanks {
 
   void settle_role(uint32_t r) {
     Role& role = roles_[r];
-    if (const bool slow = !role.beside.empty(); slow != role.slow) {
-      advance(role);
-      role.slow = slow;
-      role.restarted = true;
-    }
-    if (role.runs != role.busy) {
-      role.busy = role.runs;
-      for (const uint32_t f : role.beside) {
-        flights_[f].busy += role.busy ? 1U : UINT32_MAX;
-        touch_flight(f);
-      }
-    }
+    settle_pace(
+        role, !role.beside.empty(), [&](Role& of) { advance(of); },
+        [&](uint32_t by) {
+          for (const uint32_t f : role.beside) {
+            flights_[f].busy += by;
+            touch_flight(f);
+          }
+        });
     if (role.runs && role.restarted) {
       advance(role);
       if (quiet_) go_on_quietly(r);
@@ -824,17 +821,55 @@ class EqualRanks {
     }
     if (!quiet_) return;
     for (uint32_t r = 0; r < roles_.size(); ++r) {
-      roles_[r].quiet.passes.resize(graph_.passes.size());
+      roles_[r].quiet.stretches = stretches_of_roles_like(r);
       find_peers(r);
     }
-    for (const PassThreads& pass : program_.passes) {
-      std::vector<int64_t>& rest = rest_.emplace_back(pass.code[kComputing].size() + 1);
-      for (size_t pc = pass.code[kComputing].size(); pc-- > 0;) {
-        const ThreadInstruction& in = pass.code[kComputing][pc];
+    for (size_t p = 0; p < graph_.passes.size(); ++p) {
+      const std::vector<ThreadInstruction>& code = program_.passes[p].code[kComputing];
+      const std::vector<int64_t> from = least_to_the_end(graph_.passes[p]);
+      std::vector<int64_t>& rest = rest_.emplace_back(code.size() + 1);
+      for (size_t pc = code.size(); pc-- > 0;) {
+        const ThreadInstruction& in = code[pc];
         const bool waits = in.code == ThreadCode::wait || in.code == ThreadCode::watch;
-        rest[pc] = rest[pc + 1] + (waits ? 0 : in.ps);
+        rest[pc] = waits ? rest[pc + 1] : from[program_.passes[p].ops[in.first].index];
       }
     }
+  }
+
+  // Roles with threads of the same streams do the same in the same pass.
+  size_t stretches_of_roles_like(uint32_t role) {
+    const auto threads = [&](uint32_t r) {
+      uint32_t codes = 0;
+      for (const Walker& w : roles_[r].walkers) codes |= 1U << w.code;
+      return codes;
+    };
+    for (uint32_t r = 0; r < role; ++r)
+      if (threads(r) == threads(role)) return roles_[r].quiet.stretches;
+    stretches_.emplace_back(graph_.passes.size());
+    return stretches_.size() - 1;
+  }
+
+  // By op of a pass: no less than what goes by from its begin to the end of the compute stream, in
+  // ps, along the ops that follow on its stream or wait for it.
+  std::vector<int64_t> least_to_the_end(const Pass& pass) const {
+    constexpr int64_t kNoPath = INT64_MIN / 2;
+    std::vector<int64_t> from_begin(pass.ops.size(), kNoPath), from_end = from_begin;
+    std::array<int64_t, kStreams> next;  // on the stream: from the begin of the op that follows
+    next.fill(kNoPath);
+    next[kComputing] = 0;
+    for (uint32_t i = static_cast<uint32_t>(pass.ops.size()); i-- > 0;) {
+      const Op& op = pass.ops[i];
+      int64_t& follows = next[static_cast<size_t>(op.stream)];
+      from_end[i] = std::max(from_end[i], follows);
+      from_begin[i] =
+          std::max(from_begin[i], price_of(static_cast<uint32_t>(op.work)) + from_end[i]);
+      follows = from_begin[i];
+      for (const Wait& w : pass.waits.of(i)) {
+        int64_t& before = (w.from_start ? from_begin : from_end)[w.on];
+        before = std::max(before, w.delay.count() + from_begin[i]);
+      }
+    }
+    return from_begin;
   }
 
   // The roles that may let something begin on role r while it is in a pass.
@@ -946,9 +981,11 @@ class EqualRanks {
     if (std::ranges::any_of(role.time, [&](int64_t t) { return t > now_; })) return;
     Visit& visit = *w.visit;
     if (!find_parked(r, item, pass, visit)) return;
-    std::vector<Stretch>& stretches = quiet.passes[pass_id];
+    std::vector<Stretch>& stretches = stretches_[quiet.stretches][pass_id];
     if (stretches.empty()) stretches.resize(pass.code[kComputing].size());
-    if (quiet.learns && quiet.item == item) learn(r, w, visit, stretches[quiet.pc]);
+    // Another role may have learnt it meanwhile.
+    if (quiet.learns && quiet.item == item && !stretches[quiet.pc].known)
+      learn(r, w, visit, stretches[quiet.pc]);
     const uint32_t first = w.pc;
     if (stretches[w.pc].known && stretches[w.pc].pcs == pcs_) {
       const int64_t launched =
@@ -1010,6 +1047,8 @@ class EqualRanks {
     stretch.length = now_ - begin;
     stretch.slack = quiet.slack;
     stretch.collectives = quiet.collectives;
+    stretch.slots.reserve(quiet.slots.size());
+    stretch.time.reserve(kStreams);
     for (const uint32_t slot : quiet.slots) {
       stretch.slots.push_back({slot, visit.slots[slot] - begin,
                                recorder_ ? moved(visit.straggler[slot], -begin) : StragglerWait{}});
@@ -1180,8 +1219,10 @@ class EqualRanks {
   std::vector<uint32_t> ready_, dirty_, dirty_flights_;
   int64_t now_ = 0;
   int64_t shared_ops_ = 0;
-  bool quiet_ = true;                       // roles go on by themselves where they can
-  std::vector<std::vector<int64_t>> rest_;  // [pass][pc]: compute from there on, ps
+  bool quiet_ = true;  // roles go on by themselves where they can
+  // What is learnt of quiet stretches, by roles that share it, pass and pc.
+  std::vector<std::vector<std::vector<Stretch>>> stretches_;
+  std::vector<std::vector<int64_t>> rest_;  // [pass][pc]: at least, from there to its end, ps
   std::vector<uint32_t> pcs_, stack_;
   uint32_t query_ = 0;  // numbers queries, so that none asks a role twice
 };

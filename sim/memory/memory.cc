@@ -31,7 +31,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <deque>
 #include <map>
 #include <optional>
@@ -271,10 +270,10 @@ struct PassScript {
   };
   struct Event {
     uint32_t op = 0, tensor = 0;
+    uint32_t size = 0;  // in the allocator's units
     Act act = Act::allocate;
     bool second = false;
     bool gradient = false;  // a free, of what may become a gradient
-    Bytes bytes{};
   };
 
   std::vector<Event> events;
@@ -303,7 +302,8 @@ PassScript script_of(const OpGraph& graph, const Pass& pass) {
   for (const MemoryEvent& e : pass.memory) {
     const Tensor& tensor = graph.tensor(pass, e);
     if (tensor.bytes.value <= 0) continue;
-    PassScript::Event event{e.op, e.tensor, allocate, e.second, false, tensor.bytes};
+    PassScript::Event event{e.op,     e.tensor, CachingAllocator::units_of(tensor.bytes),
+                            allocate, e.second, false};
     if (!e.allocate) {
       event.gradient = tensor.becomes_gradient;
       event.act = tensor.lags ? lag : frees_later(pass, e) ? late : free;
@@ -386,7 +386,7 @@ class ReservedTrace {
       if (!lagging_.empty()) free_lagging(ops_ + e.op);
       Block& block = blocks[e.second ? 1 : 0][e.tensor];
       if (e.act == allocate) {
-        block = allocator_.allocate(e.bytes);
+        block = allocator_.allocate_units(e.size);
         continue;
       }
       const Block freed = std::exchange(block, CachingAllocator::kNone);
@@ -441,12 +441,13 @@ class ReservedTrace {
           PassGradients{&script, item.action.stage, item.second.stage, {}});
       for (const PassScript::Event& e : script.events) {
         if (!e.gradient) continue;
-        const Gradient gradient{(e.second ? item.second : item.action).stage,
-                                e.second ? pass.second_tensors : pass.tensors, e.tensor};
+        const TensorTableId table = e.second ? pass.second_tensors : pass.tensors;
+        const Gradient gradient{(e.second ? item.second : item.action).stage, table, e.tensor};
+        const Bytes bytes = graph_.tensor_tables[static_cast<size_t>(table)][e.tensor].bytes;
         auto at = known.find(gradient);
-        if (at == known.end() && kept + e.bytes <= all) {
+        if (at == known.end() && kept + bytes <= all) {
           at = known.emplace(gradient, static_cast<uint32_t>(known.size())).first;
-          kept += e.bytes;
+          kept += bytes;
         }
         found.ids.push_back(at == known.end() ? kNoGradient : at->second);
       }
@@ -627,289 +628,6 @@ Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room, Se
   std::vector<PassScript> scripts;
   for (const Pass& pass : graph.passes) scripts.push_back(script_of(graph, pass));
   return ReservedTrace(scripts, graph, graph.roles[role], room, segments, true).two_steps().peak;
-}
-
-namespace {
-
-constexpr int64_t kKiB = 1024;
-constexpr int64_t kMiB = 1024 * kKiB;
-constexpr int64_t kMinBlock = 512;
-constexpr int64_t kSmallSize = 1 * kMiB;  // requests up to this are small
-constexpr int64_t kSmallSegment = 2 * kMiB;
-constexpr int64_t kLargeSegment = 20 * kMiB;  // for large requests below kMinLarge
-constexpr int64_t kMinLarge = 10 * kMiB;
-constexpr int64_t kRoundLarge = 2 * kMiB;
-
-int64_t round_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-
-}  // namespace
-
-CachingAllocator::Block CachingAllocator::new_chunk(const Chunk& chunk) {
-  if (!unused_.empty()) {
-    const Block b = unused_.back();
-    unused_.pop_back();
-    chunks_[static_cast<size_t>(b)] = chunk;
-    return b;
-  }
-  chunks_.push_back(chunk);
-  return static_cast<Block>(chunks_.size() - 1);
-}
-
-inline uint64_t CachingAllocator::key_of(const Chunk& c) {
-  return (static_cast<uint64_t>(c.size / kMinBlock) << 32U) |
-         static_cast<uint64_t>(c.address / kMinBlock);
-}
-
-// Sizes below 16 have a list each; above it is the power of two and the four bits after the first.
-inline uint32_t FreeBlocks::list_of(uint64_t size) {
-  if (size < 16) return static_cast<uint32_t>(size);
-  const auto shift = static_cast<uint32_t>(std::bit_width(size)) - 5;
-  return (shift + 1) * 16 + static_cast<uint32_t>((size >> shift) & 15U);
-}
-
-inline uint32_t FreeBlocks::first_at_least(std::span<const Free> list, uint64_t key) {
-  uint32_t low = 0;
-  auto n = static_cast<uint32_t>(list.size());
-  while (n > 0) {
-    const uint32_t half = n / 2;
-    const bool right = list[low + half].key < key;
-    low = right ? low + half + 1 : low;
-    n = right ? n - half - 1 : half;
-  }
-  return low;
-}
-
-FreeBlocks::Place FreeBlocks::best(uint64_t size) const {
-  const uint32_t own = list_of(size);
-  const uint32_t index = first_at_least(lists_[own], size << 32U);
-  if (index < lists_[own].size()) return {own, index};
-  const uint32_t from = own + 1;
-  uint64_t mask = ~uint64_t{0} << (from % 64);
-  for (uint32_t word = from / 64; word < used_.size(); ++word) {
-    if (const uint64_t bits = used_[word] & mask; bits != 0)
-      return {word * 64 + static_cast<uint32_t>(std::countr_zero(bits)), 0};
-    mask = ~uint64_t{0};
-  }
-  return {};
-}
-
-FreeBlocks::Place FreeBlocks::place_of(uint64_t key) const {
-  const uint32_t list = list_of(key >> 32U);
-  const uint32_t index = first_at_least(lists_[list], key);
-  STEPCAST_CHECK(index < lists_[list].size() && lists_[list][index].key == key,
-                 "free list of the caching allocator");
-  return {list, index};
-}
-
-void FreeBlocks::insert(Free free) {
-  const uint32_t i = list_of(free.key >> 32U);
-  std::vector<Free>& list = lists_[i];
-  used_[i / 64] |= uint64_t{1} << (i % 64);
-  list.insert(list.begin() + first_at_least(list, free.key), free);
-}
-
-void FreeBlocks::erase(Place place) {
-  std::vector<Free>& list = lists_[place.list];
-  list.erase(list.begin() + place.index);
-  if (list.empty()) used_[place.list / 64] &= ~(uint64_t{1} << (place.list % 64));
-}
-
-void FreeBlocks::replace(Place place, Free free) {
-  std::vector<Free>& list = lists_[place.list];
-  const bool stays = list_of(free.key >> 32U) == place.list &&
-                     (place.index == 0 || list[place.index - 1].key < free.key) &&
-                     (place.index + 1 == list.size() || free.key < list[place.index + 1].key);
-  if (stays) {
-    list[place.index] = free;
-    return;
-  }
-  erase(place);
-  insert(free);
-}
-
-void FreeBlocks::append_keys(std::vector<int64_t>& out) const {
-  for (const std::vector<Free>& list : lists_)
-    for (const Free& f : list) out.push_back(static_cast<int64_t>(f.key));
-}
-
-inline void CachingAllocator::insert_free(Block b) {
-  const Chunk& c = chunks_[static_cast<size_t>(b)];
-  free_[c.small ? 1 : 0].insert({key_of(c), b});
-}
-
-inline void CachingAllocator::remove_free(Block b) {
-  const Chunk& c = chunks_[static_cast<size_t>(b)];
-  FreeBlocks& pool = free_[c.small ? 1 : 0];
-  pool.erase(pool.place_of(key_of(c)));
-}
-
-// Free blocks without neighbours are whole segments.
-void CachingAllocator::release_segments() {
-  lacked_room_ = true;
-  for (FreeBlocks& pool : free_) {
-    pool.erase_if([&](Block b) {
-      const Chunk& c = chunks_[static_cast<size_t>(b)];
-      if (c.previous != kNone || c.next != kNone) return false;
-      reserved_ -= c.size;
-      unused_.push_back(b);
-      return true;
-    });
-  }
-}
-
-// What is unmapped is a hole in the segment that nobody uses again.
-void CachingAllocator::unmap_free_blocks() {
-  lacked_room_ = true;
-  for (FreeBlocks& pool : free_) {
-    pool.erase_if([&](Block b) {
-      reserved_ -= chunks_[static_cast<size_t>(b)].size;
-      chunks_[static_cast<size_t>(b)].in_use = true;
-      return true;
-    });
-  }
-}
-
-CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
-  const size_t pool = small ? 1 : 0;
-  const int64_t page = small ? kSmallSegment : kLargeSegment;
-  const auto idle = [&] {
-    return last_[pool] != kNone && !chunks_[static_cast<size_t>(last_[pool])].in_use;
-  };
-  const auto lacking = [&] {
-    return round_up(size - (idle() ? chunks_[static_cast<size_t>(last_[pool])].size : 0), page);
-  };
-  // Addresses of what is unmapped are not used again: those of one GPU's trace end at 2 TiB.
-  constexpr int64_t kMostUnmapped = int64_t{1} << 40;
-  if (lacking() > room_ - reserved_) {
-    lacked_room_ = true;
-    if (end_[pool] < kMostUnmapped) unmap_free_blocks();
-  }
-  const int64_t more = lacking();
-  reserved_ += more;
-  peak_ = std::max(peak_, reserved_);
-  end_[pool] += more;
-  STEPCAST_CHECK(end_[pool] / kMinBlock < (int64_t{1} << 32), "more than 2 TiB on one GPU");
-  if (idle()) {
-    remove_free(last_[pool]);
-    chunks_[static_cast<size_t>(last_[pool])].size += more;
-    return last_[pool];
-  }
-  Chunk chunk;
-  chunk.size = more;
-  chunk.address = end_[pool] - more;
-  chunk.small = small;
-  chunk.previous = last_[pool];
-  const Block b = new_chunk(chunk);
-  if (last_[pool] != kNone) chunks_[static_cast<size_t>(last_[pool])].next = b;
-  return last_[pool] = b;
-}
-
-CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
-  if (segments_ == Segments::expandable) return expand(size, small);
-  const int64_t segment = small              ? kSmallSegment
-                          : size < kMinLarge ? kLargeSegment
-                                             : round_up(size, kRoundLarge);
-  if (segment > room_ - reserved_) release_segments();
-  reserved_ += segment;
-  peak_ = std::max(peak_, reserved_);
-  STEPCAST_CHECK(reserved_ / kMinBlock < (int64_t{1} << 32), "more than 2 TiB reserved on one GPU");
-  Chunk chunk;
-  chunk.size = segment;
-  chunk.address = next_address_;
-  chunk.small = small;
-  next_address_ += segment;
-  return new_chunk(chunk);
-}
-
-CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
-  if (bytes.value <= 0) return kNone;
-  const int64_t size = round_up(bytes.value, kMinBlock);
-  const bool small = size <= kSmallSize;
-  FreeBlocks& pool = free_[small ? 1 : 0];
-  const FreeBlocks::Place best = pool.best(static_cast<uint64_t>(size / kMinBlock));
-  const bool found = best.found();
-  const Block b = found ? pool.at(best) : grow(size, small);
-  const int64_t rest = chunks_[static_cast<size_t>(b)].size - size;
-  if (small ? rest >= kMinBlock : rest > kSmallSize) {
-    const Chunk whole = chunks_[static_cast<size_t>(b)];
-    Chunk tail = whole;
-    tail.size = rest;
-    tail.address = whole.address + size;
-    tail.previous = b;
-    const Block t = new_chunk(tail);
-    if (whole.next != kNone) chunks_[static_cast<size_t>(whole.next)].previous = t;
-    chunks_[static_cast<size_t>(b)].size = size;
-    chunks_[static_cast<size_t>(b)].next = t;
-    if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
-    if (found)
-      pool.replace(best, {key_of(tail), t});
-    else
-      pool.insert({key_of(tail), t});
-  } else if (found) {
-    pool.erase(best);
-  }
-  chunks_[static_cast<size_t>(b)].in_use = true;
-  allocated_ += chunks_[static_cast<size_t>(b)].size;
-  return b;
-}
-
-// Segments get addresses that grow, and what is free is a part of one: where next_address_ and the
-// ends are the same, nothing was reserved in between, and where reserved_ is, too, nothing given
-// back.
-void CachingAllocator::append_state(std::vector<int64_t>& out) const {
-  out.insert(out.end(), {next_address_, end_[0], end_[1], reserved_});
-  for (const FreeBlocks& pool : free_) {
-    pool.append_keys(out);
-    out.push_back(-1);
-  }
-}
-
-void CachingAllocator::append_place(Block block, std::vector<int64_t>& out) const {
-  if (block == kNone) {
-    out.push_back(kNone);
-    return;
-  }
-  const Chunk& c = chunks_[static_cast<size_t>(block)];
-  out.insert(out.end(), {c.address, c.size, c.small ? 1 : 0});
-}
-
-void CachingAllocator::absorb_next(Block b) {
-  Chunk& c = chunks_[static_cast<size_t>(b)];
-  const Block gone = c.next;
-  const Chunk& n = chunks_[static_cast<size_t>(gone)];
-  c.size += n.size;
-  c.next = n.next;
-  if (c.next != kNone) chunks_[static_cast<size_t>(c.next)].previous = b;
-  if (last_[c.small ? 1 : 0] == gone) last_[c.small ? 1 : 0] = b;
-  unused_.push_back(gone);
-}
-
-// What goes back to the free block that it was split off takes its place in the list.
-void CachingAllocator::free(Block block) {
-  if (block == kNone) return;
-  const Chunk& freed = chunks_[static_cast<size_t>(block)];
-  STEPCAST_CHECK(freed.in_use, "freeing a block twice");
-  allocated_ -= freed.size;
-  const auto idle = [&](Block b) { return b != kNone && !chunks_[static_cast<size_t>(b)].in_use; };
-  const Block next = freed.next, previous = freed.previous;
-  const bool joins_next = idle(next), joins_previous = idle(previous);
-  chunks_[static_cast<size_t>(block)].in_use = false;
-  if (!joins_next && !joins_previous) {
-    insert_free(block);
-    return;
-  }
-  if (joins_next && joins_previous) remove_free(next);
-  FreeBlocks& pool = free_[freed.small ? 1 : 0];
-  const Block grows = joins_previous ? previous : next;
-  const FreeBlocks::Place at = pool.place_of(key_of(chunks_[static_cast<size_t>(grows)]));
-  if (joins_next) absorb_next(block);
-  if (joins_previous) {
-    absorb_next(previous);
-    block = previous;
-  }
-  pool.replace(at, {key_of(chunks_[static_cast<size_t>(block)]), block});
 }
 
 }  // namespace stepcast

@@ -386,6 +386,22 @@ TEST(CachingAllocator, FreeSegmentsAreGivenBackWhenThereIsNoRoom) {
   a.free(kept);
 }
 
+// Addresses are of 32 bits: those of segments that are gone are used again after 2 TiB.
+TEST(CachingAllocator, SegmentsAreGivenBackAsOftenAsIsAsked) {
+  CachingAllocator a({300 * kMiB});
+  const auto low = a.allocate({100 * kMiB}), kept = a.allocate({12 * kMiB});
+  for (int i = 0; i < 25'000; ++i) {
+    a.free(a.allocate({(150 + i % 2) * kMiB}));
+    ASSERT_LE(a.reserved(), (Bytes{300 * kMiB}));
+  }
+  a.free(low);
+  a.free(kept);
+  a.free(a.allocate({12 * kMiB}));  // in the smallest that is large enough
+  a.allocate({100 * kMiB});
+  EXPECT_EQ(a.allocated(), (Bytes{100 * kMiB}));
+  EXPECT_LE(a.peak_reserved(), (Bytes{300 * kMiB}));
+}
+
 TEST(CachingAllocator, SegmentsInUseAreNot) {
   CachingAllocator a({110 * kMiB});
   const auto part = a.allocate({20 * kMiB});

@@ -54,6 +54,16 @@ TEST(ShapeOf, CountsNodesInTheBlocksBelowItsTier) {
   EXPECT_EQ(shape_of(c, every(48, 512)), (GroupShape{48, 48, 1, 2, 1, {1, 6}}));
 }
 
+TEST(ShapeOf, TheFirstGpusAreAGroupLikeOthers) {
+  for (const Cluster& c : {dgx_h100(40), grand_teton(3072)})
+    for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 24, 63, 64, 100, 128, 129, 200, 256, 264, 320})
+      EXPECT_EQ(shape_of_first(c, n), shape_of(c, every(n, 1))) << n;
+  for (const int64_t n : {384, 1000, 1024, 3072, 3073, 6144, 20000, 24576}) {
+    const Cluster c = grand_teton(3072);
+    EXPECT_EQ(shape_of_first(c, n), shape_of(c, every(n, 1))) << n;
+  }
+}
+
 TEST(ShapeOf, RefusesWhatIsNoGroupOfTheCluster) {
   const Cluster c = dgx_h100(1);
   EXPECT_THROW(shape_of(c, {}), InternalError);

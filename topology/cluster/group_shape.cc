@@ -149,6 +149,31 @@ GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus) {
   return shape_at(cluster, fabric_tiers(cluster), 0, gpus, nullptr);
 }
 
+GroupShape shape_of_first(const Cluster& cluster, int64_t count) {
+  STEPCAST_CHECK(count > 0 && count <= cluster.gpus(), "so many GPUs the cluster has");
+  const int64_t per_node = cluster.node.gpus;
+  GroupShape shape;
+  shape.ranks = count;
+  shape.nodes = (count + per_node - 1) / per_node;
+  shape.ranks_per_node = std::min(count, per_node);
+  shape.tier = -1;
+  const int64_t on_last = count - (shape.nodes - 1) * per_node;
+  if (on_last < shape.ranks_per_node) shape.fewest_per_node = on_last;
+  if (shape.nodes == 1) {
+    if (socket_of(cluster.node, 0) != socket_of(cluster.node, count - 1)) shape.crossing = 1;
+    return shape;
+  }
+  const std::vector<Tier> tiers = fabric_tiers(cluster);
+  const int64_t first_of_last_node = (shape.nodes - 1) * per_node;
+  for (size_t t = 0; t < tiers.size(); ++t) {
+    shape.tier = static_cast<int64_t>(t);
+    const int64_t blocks = first_of_last_node / tiers[t].size + 1;
+    if (blocks == 1 || t + 1 == tiers.size()) break;
+    shape.block_nodes[t] = std::max<int64_t>(1, shape.nodes / blocks);
+  }
+  return shape;
+}
+
 std::vector<GroupShape> axis_shapes(const Cluster& cluster, const RankGrid& grid, Axis axis,
                                     const Placement& placement) {
   STEPCAST_CHECK(grid.world() <= cluster.gpus() && placement.holds(grid.world()),

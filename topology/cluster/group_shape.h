@@ -33,6 +33,9 @@ struct GroupShape {
 // The group by itself: `sharing` is 1.  REQUIRES: GPUs ascending, at least one, within the cluster.
 GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus);
 
+// The group of the first GPUs of the cluster.  O(1).  REQUIRES: 0 < count <= cluster.gpus().
+GroupShape shape_of_first(const Cluster& cluster, int64_t count);
+
 // The different shapes among the groups of `axis`, ascending, each once; `sharing` is that of the
 // node with most groups.  Ranks lie on GPUs as `placement` says.  O(world).  REQUIRES: grid.world()
 // <= cluster.gpus(), placement.holds(grid.world()).

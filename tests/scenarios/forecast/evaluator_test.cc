@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "calibrate/price/in_situ.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
@@ -55,6 +57,37 @@ TEST(Evaluator, AgreesWithFreshForecastsOfAModelWithExperts) {
 }
 TEST(Evaluator, AgreesWithFreshForecastsOfUnevenStages) {
   compare_random_layouts(3);
+}
+
+// The step of the whole forecast, in which compute and communication slow each other down where
+// that was measured.
+void compare_with_whole_forecasts(size_t model, int layouts) {
+  RandomLayouts random(static_cast<uint32_t>(2000 + model));
+  Evaluator evaluator;
+  int interfering = 0;
+  for (int i = 0; i < layouts; ++i) {
+    const Scenario s = random.next(model);
+    const std::optional<StepOutcome> step = evaluator.step(s);
+    const Result whole = Evaluator::full(s, {.what_if = false});
+    const std::string what = s.schedule.name + ", layout " + std::to_string(i);
+    ASSERT_TRUE(step.has_value()) << what;
+    ASSERT_EQ(step->time, whole.step_time) << what;
+    Bytes peak{};
+    for (const RankMemory& m : whole.memory) peak = std::max(peak, m.memory.peak);
+    ASSERT_EQ(step->peak, peak) << what;
+    interfering += whole.disturbance && whole.disturbance->interference ? 1 : 0;
+  }
+  EXPECT_GT(interfering, layouts / 2);
+}
+
+TEST(Evaluator, HasTheStepOfTheWholeForecastOfADenseModel) {
+  compare_with_whole_forecasts(0, kLayouts / 20);
+}
+TEST(Evaluator, HasTheStepOfTheWholeForecastOfAGatedModel) {
+  compare_with_whole_forecasts(1, kLayouts / 20);
+}
+TEST(Evaluator, HasTheStepOfTheWholeForecastOfAModelWithExperts) {
+  compare_with_whole_forecasts(2, kLayouts / 20);
 }
 
 // Models and clusters may change as they like.

@@ -202,6 +202,17 @@ TEST(PerturbedStep, ReplicasRunTheSeedsInARow) {
   EXPECT_EQ(r.replicas->mean, (single[0] + single[1] + single[2]) / 3);
 }
 
+// Compute and communication that slow each other down draw nothing: every seed has the same step.
+TEST(Replicas, AreOneStepWhereNothingIsDrawn) {
+  for (const char* interference : {"auto", "on", "off"}) {
+    LoadOptions load;
+    load.set = {{"contention.interference", interference}, {"replicas", "10000"}};
+    const Result r = forecast(load_scenario_text(kBase, "run.yaml", load), {.what_if = false});
+    EXPECT_FALSE(r.replicas.has_value()) << interference;
+    EXPECT_EQ(r.disturbance.has_value(), std::string(interference) != "off");
+  }
+}
+
 TEST(Replicas, AreAsManyAsAMinuteRuns) {
   LoadOptions load;
   load.set = {{"batch.global", "256"}, {"replicas", "10000"}};

@@ -101,8 +101,16 @@ class RandomLayouts {
     draw("kernels.attention", {"", "", "unfused"});
     draw("kernels.expandable_segments", {"", "true"});
     draw("kernels.record_streams", {"", "", "true"});
-    draw("precision.product_grads", {"", "", "", "backward"});
     draw("overlap.dp_grad", {"", "true", "false"});
+    // Gradients that products write: of these one goes with fused accumulation, two without.
+    draw("kernels.gradient_accumulation_fusion", {"", "", "false"});
+    draw("precision.product_grads", {"", "", "", "backward", "tensors"});
+    draw("precision.own_grads", {"", "", "", "true"});
+    if (model != 0) draw("precision.preset", {"", "", "fp8-delayed", "fp8-blockwise"});
+    if (model == 2) draw("parallel.etp", {"", "", "1", "2"});
+    draw("offload.optimizer", {"", "", "", "0.5"});
+    draw("offload.parameters", {"", "", "", "true"});
+    draw("offload.activation_layers", {"", "", "", "1"});
     auto resolved = std::move(changed).try_resolve();
     Scenario* scenario = std::get_if<Scenario>(&resolved);
     if (scenario == nullptr || scenario->to_make) return {};
