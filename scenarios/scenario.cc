@@ -90,7 +90,7 @@ bool draws_something(const Scenario& s) {
 
 // Which route a transfer takes matters only where links are shared.
 void warn_unused_routing(const FieldValues& v, Scenario& s) {
-  if (s.share_links) return;
+  if (s.links != Scenario::Links::off) return;
   for (const Key key :
        Keys{"cluster.fabric.routing", "cluster.fabric.rail_aware", "cluster.fabric.pxn"})
     if (v.value(key) != nullptr)
@@ -144,6 +144,7 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s
 void resolve_run(const FieldValues& v, Scenario& s) {
   v.fill(s);
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
+  s.share_links = s.links == Scenario::Links::on;
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   warn_unused_routing(v, s);

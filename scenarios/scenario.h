@@ -98,11 +98,13 @@ struct Scenario {
   bool post_validation = false;  // the optimizer is no barrier: a step costs the span
 
   std::vector<Perturbation> perturb;  // empty: all ranks are equal
-  bool share_links = false;           // transfers on one link share it
+  bool share_links = false;           // transfers on one link share it, in this run
   // Compute and communication beside each other slow each other down: on asks for a measurement,
   // automatic leaves it out where there is none or it is not combined (forecast/interference.h).
   enum class Interference : uint8_t { off, on, automatic } interference = Interference::automatic;
   bool in_situ = true;  // prices have what in-situ parameters add (calibrate/price/in_situ.h)
+  // What is said of share_links; automatic: where that is quick to simulate (forecast.cc).
+  enum class Links : uint8_t { off, on, automatic } links = Links::off;
   std::shared_ptr<const CalibrationTable> calibration;  // the user's own cost table; null: shipped
   std::shared_ptr<const OwnRuns> own_runs;  // parameters of this cluster; null: the published ones
   uint64_t seed = 0;                        // of what is drawn

@@ -61,7 +61,7 @@ std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
                      std::string(faster_name) + "' and a longer step; ";
   if (slower.to_make || faster.to_make)
     return note + "the schedule is made for the costs and is another one" + anomaly;
-  if (slower.share_links || faster.share_links)
+  if (slower.links != Scenario::Links::off || faster.links != Scenario::Links::off)
     return note + "where links are shared, what ends sooner may get in the way of something else" +
            anomaly;
   const bool interferes = slower.interference != Scenario::Interference::off ||

@@ -91,6 +91,7 @@ void PlanMaker::add(const Scenario& scenario) {
   names_.push_back(scenario.name + ' ' + scenario.hash);
   Scenario alone = scenario;  // prices are the same, and it is quicker
   alone.perturb.clear();
+  alone.links = Scenario::Links::off;
   alone.share_links = false;
   alone.interference = Scenario::Interference::off;
   alone.replicas = 1;

@@ -384,12 +384,80 @@ void warn_late_windows(const Scenario& scenario, Result& result) {
   }
 }
 
+// Of a scenario that leaves it open whether links are shared: can they be?
+bool may_share_links(const Scenario& scenario, const ForecastOptions& options) {
+  return scenario.links == Scenario::Links::automatic && scenario.perturb.empty() &&
+         scenario.replicas == 1 && scenario.cluster.nodes > 1 && !options.all_ranks &&
+         options.trace_ranks.empty();
+}
+
+// Why links are not shared, what it would take, and what the step takes if every transfer is spread
+// over all equal routes, which makes ranks alike.
+std::string remark_on_links(const PricedStep& step, const std::optional<Interference>& interference,
+                            int64_t rank_ops) {
+  const Scenario& scenario = *step.scenario;
+  std::string remark = "contention.links: auto leaves out that transfers share links: ";
+  if (rank_ops == 0)
+    return remark + fmt::format("there are more than {} ranks; on simulates it", kQuickRanks);
+  // In nanoseconds, on one core.
+  const int64_t of_an_op = interference ? 200 : 60;
+  remark += fmt::format("ranks differ by their routes, and on would take about {} s",
+                        std::max<int64_t>(1, 2 * rank_ops * of_an_op / 1'000'000'000));
+  if (scenario.cluster.fabric.adaptive) return remark;
+  try {
+    Scenario spread = scenario;
+    spread.cluster.fabric.adaptive = spread.share_links = true;
+    const PricedStep alike{&spread, step.table, step.graph, step.prices};
+    const Time with =
+        cost_of(spread, RankSimulation(alike, interference).run(spread.seed, {}).ranks.lanes);
+    spread.share_links = false;
+    const Time without =
+        cost_of(spread, RankSimulation(alike, interference).run(spread.seed, {}).ranks.lanes);
+    remark += fmt::format("; with cluster.fabric.routing: adaptive they cost {:.1f} %",
+                          100 * (to_seconds(with) / to_seconds(without) - 1));
+  } catch (const TooManyRankOps&) {  // not even then
+  }
+  return remark;
+}
+
+// The step with shared links if that is quick, otherwise without.
+void run_with_links_if_quick(PricedStep& step, const Schedule& schedule,
+                             const ForecastOptions& options, Result& result) {
+  const Scenario& scenario = *step.scenario;
+  Scenario sharing = scenario;
+  sharing.share_links = true;
+  int64_t rank_ops = 0;
+  if (scenario.plan.grid.world() <= kQuickRanks) {
+    Result shared = result;
+    step.scenario = &sharing;
+    try {
+      run_step(step, schedule, options, shared);
+      step.scenario = &scenario;
+      result = std::move(shared);
+      return;
+    } catch (const TooManyRankOps& e) {
+      rank_ops = e.rank_ops;
+      step.scenario = &scenario;
+    } catch (const InputError&) {  // the links of this cluster cannot be told
+      step.scenario = &scenario;
+      return run_step(step, schedule, options, result);
+    }
+  }
+  run_step(step, schedule, options, result);
+  const InterferenceChoice interference =
+      choose_interference(scenario, step.table, result.timeline.makespan);
+  result.scenario.warnings.push_back(remark_on_links(step, interference.factors, rank_ops));
+}
+
 Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions& options) {
   const Scenario& scenario = *step.scenario;
   Result result;
   result.scenario = summary_of(scenario);
   try {
-    run_step(step, schedule, options, result);
+    if (may_share_links(scenario, options))
+      run_with_links_if_quick(step, schedule, options, result);
+    else
+      run_step(step, schedule, options, result);
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(step, deadlock);
   }

@@ -50,7 +50,7 @@ InterferenceChoice choose_interference(const Scenario& scenario, const CostTable
   if (!measured || scenario.plan.kernels.host_waits == HostWaits::launches) return {};
   if (!scenario.perturb.empty())
     return {{}, left_out_of("beside perturbations; on simulates both, which takes longer")};
-  if (scenario.share_links)
+  if (scenario.share_links && scenario.links == Scenario::Links::on)
     return {{}, left_out_of("beside shared links; on simulates both, which takes longer")};
   if (!can_be_counted(*measured, undisturbed))
     return {{}, left_out_of("in a step of more than 2^50 ps (19 minutes)")};

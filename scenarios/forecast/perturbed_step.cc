@@ -40,8 +40,10 @@ Traffic RankSimulation::traffic(const LaneSet& lanes, uint64_t seed) const {
                     route_options(s.cluster.fabric, seed), lanes);
 }
 
-RankRun RankSimulation::run(uint64_t seed, const LaneOptions& options) const {
+RankRun RankSimulation::run(uint64_t seed, const LaneOptions& given) const {
   RankRun run;
+  LaneOptions options = given;
+  if (scenario().links == Scenario::Links::automatic) options.most_rank_ops = kQuickRankOps;
   run.lanes = lanes_ ? *lanes_ : lane_set(scenario(), step_.graph, step_.prices, seed);
   if (run.lanes.jitter) run.lanes.jitter->seed = seed;
   run.interference = interference_.has_value();

@@ -34,6 +34,11 @@ struct RankRun {
 
 // Runs a step with all ranks, under one seed or several.  What does not depend on the seed is
 // computed once.
+// contention.links: auto.  So many ops of lanes with shared links take about a second, and so many
+// ranks have their links found in a tenth of one.
+constexpr int64_t kQuickRankOps = 5'000'000;
+constexpr int64_t kQuickRanks = 4096;
+
 class RankSimulation {
  public:
   enum class Links : uint8_t { as_scenario, not_shared };
@@ -44,7 +49,8 @@ class RankSimulation {
                  Links links = Links::as_scenario);
 
   // All random numbers come from `seed`, the routes through the fabric among them.  Throws
-  // Deadlock, and InputError E123 for a step of more than 19 minutes.
+  // Deadlock, InputError E123 for a step of more than 19 minutes, and TooManyRankOps where links
+  // are shared automatically and that would take more than kQuickRankOps.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:

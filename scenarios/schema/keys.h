@@ -418,6 +418,10 @@ inline constexpr auto kDispatchers = words_of<Dispatcher>({{"allgather", Dispatc
                                                            {"alltoall", Dispatcher::all_to_all},
                                                            {"deepep", Dispatcher::deepep}});
 inline constexpr auto kSwitch = words_of<bool>({{"off", false}, {"on", true}});
+inline constexpr auto kLinkSharings =
+    words_of<Scenario::Links>({{"off", Scenario::Links::off},
+                               {"on", Scenario::Links::on},
+                               {"auto", Scenario::Links::automatic}});
 inline constexpr auto kInterferences =
     words_of<Scenario::Interference>({{"off", Scenario::Interference::off},
                                       {"on", Scenario::Interference::on},
@@ -1428,11 +1432,12 @@ inline constexpr Field kFields[] = {
      .summary = "what changes while the step runs because ranks get in each other's way"},
     {.path = "contention.links",
      .type = FieldType::choice,
-     .summary = "transfers on one link share it",
+     .summary = "transfers on one link share it; auto: where equal ranks are simulated in about a "
+                "second",
      .fallback = "off",
      .reason = "prices contain the usual sharing",
-     .choices = kSwitch,
-     .into = into<&Scenario::share_links>},
+     .choices = kLinkSharings,
+     .into = into<&Scenario::links>},
     {.path = "contention.interference",
      .type = FieldType::choice,
      .summary = "compute and communication beside each other slow each other down, as measured; "

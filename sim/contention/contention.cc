@@ -654,6 +654,18 @@ bool is_private(const Traffic& traffic) {
   });
 }
 
+// Of all roles together.
+int64_t ops_of_a_lane(const OpGraph& graph) {
+  int64_t ops = 0;
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass)
+        ops += std::ssize(graph.passes[static_cast<size_t>(item.pass)].ops);
+    }
+  }
+  return ops;
+}
+
 // The step on shared links, of one lane of each kind.  Links are counted as far as they can be full
 // (folded_traffic.cc).
 ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
@@ -662,8 +674,12 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
   constexpr int kMostGuesses = 8;
   contention::TrafficFolder folder(graph, lanes, traffic);
   std::optional<contention::FoldedTraffic> folded;
+  int64_t rank_ops = 0;  // run so far
   const auto run = [&](int64_t lane, std::vector<contention::FlowSpan>* flows) {
     const LaneSet& run_lanes = folded ? folded->lanes.lanes : lanes;
+    const int64_t of_run = ops_of_a_lane(graph) * run_lanes.lanes();
+    rank_ops += of_run;
+    if (rank_ops > options.most_rank_ops) throw TooManyRankOps(of_run);
     contention::Engine engine(graph, prices, run_lanes, folded ? folded->traffic : traffic,
                               interference, options, folded ? &folded->lanes : nullptr,
                               folded ? folded->groups : contention::groups_of_axes(lanes));

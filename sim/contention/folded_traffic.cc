@@ -140,7 +140,7 @@ std::vector<std::vector<bool>> users_of_works(const OpGraph& graph) {
         works.push_back(op.work);
     }
     std::ranges::sort(works);
-    works.erase(std::ranges::unique(works).begin(), works.end());
+    works.erase(std::unique(works.begin(), works.end()), works.end());
   }
   for (size_t r = 0; r < graph.roles.size(); ++r) {
     std::vector<bool> runs(graph.passes.size());

@@ -22,6 +22,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <vector>
@@ -98,6 +99,15 @@ struct LaneOptions {
   bool record = false;  // account and critical path of one lane ...
   int64_t lane = -1;    // ... this one; -1: the one that ends last
   bool ops = false;     // with `record`: also start and end of every op of it
+  // run_contended() on shared links throws TooManyRankOps rather than run more than so many ops of
+  // lanes that are left after merging.
+  int64_t most_rank_ops = INT64_MAX;
+};
+
+struct TooManyRankOps : std::exception {
+  int64_t rank_ops = 0;  // of one run
+  explicit TooManyRankOps(int64_t ops) : rank_ops(ops) {}
+  const char* what() const noexcept override { return "more ops than were allowed"; }
 };
 
 // Times are rounded half up to picoseconds.

@@ -180,6 +180,8 @@ TEST(Contention, OfLinksIsOffUnlessItIsSaid) {
   const Scenario s = load_with({{"contention.links", "on"}, {"contention.interference", "off"}});
   EXPECT_TRUE(s.share_links);
   EXPECT_EQ(s.interference, Scenario::Interference::off);
+  EXPECT_FALSE(load_with({{"contention.links", "auto"}}).share_links);
+  EXPECT_EQ(load_with({{"contention.links", "auto"}}).links, Scenario::Links::automatic);
   EXPECT_EQ(failure_with({{"contention.links", "perhaps"}}).codes, "E125");
   EXPECT_EQ(failure_with({{"contention.nodes", "on"}}).codes, "E102");
 }

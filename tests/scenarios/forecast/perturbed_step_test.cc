@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that differ, from the scenario to the result.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,10 @@
 
 namespace stepcast::perturbed_step_test {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 // Four nodes of 8: tp 4 inside a node, two pipeline stages, dp 4.
 const std::string kBase =
@@ -580,6 +585,42 @@ TEST(PerturbedStep, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
   EXPECT_TRUE(shared.disturbance->shared_links);
   EXPECT_GE(shared.step_time, shared.disturbance->undisturbed);
   EXPECT_LE(shared.event_ops, shared.rank_ops);
+}
+
+TEST(PerturbedStep, LinksAreSharedAutomaticallyWhereThatIsQuick) {
+  for (const char* routing : {"ecmp", "adaptive"}) {
+    const auto with = [&](const char* links) {
+      LoadOptions options;
+      options.set = {{"contention.links", links},
+                     {"contention.interference", "on"},
+                     {"cluster.fabric.routing", routing}};
+      return forecast(load_scenario_text(kBase, "run.yaml", options), {});
+    };
+    const Result on = with("on"), automatic = with("auto");
+    ASSERT_TRUE(automatic.disturbance.has_value());
+    EXPECT_TRUE(automatic.disturbance->shared_links) << routing;
+    EXPECT_EQ(automatic.step_time, on.step_time) << routing;
+    EXPECT_EQ(automatic.account.by_role, on.account.by_role) << routing;
+  }
+}
+
+TEST(PerturbedStep, WhereThatTakesLongARemarkSaysSo) {
+  const auto of = [](const char* nodes, const char* dp, const char* links) {
+    LoadOptions options;
+    options.set = {{"contention.links", links},
+                   {"cluster.nodes", nodes},
+                   {"parallel.dp", dp},
+                   {"batch.global", "8192"}};
+    return forecast(load_scenario_text(kBase, "run.yaml", options), {.what_if = false});
+  };
+  const Result off = of("512", "512", "off"), different = of("512", "512", "auto"),
+               many = of("1024", "1024", "auto");
+  EXPECT_EQ(different.step_time, off.step_time);
+  ASSERT_EQ(different.scenario.warnings.size(), off.scenario.warnings.size() + 1);
+  EXPECT_THAT(different.scenario.warnings,
+              Contains(AllOf(HasSubstr("ranks differ by their routes, and on would take about"),
+                             HasSubstr("with cluster.fabric.routing: adaptive they cost"))));
+  EXPECT_THAT(many.scenario.warnings, Contains(HasSubstr("there are more than 4096 ranks")));
 }
 
 }  // namespace
