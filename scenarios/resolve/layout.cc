@@ -265,7 +265,7 @@ void resolve_sp(const PlanInputs& in, Plan& plan) {
       in.warnings.push_back("sp has no effect with tp = 1");
   }
   const KeyOf<bool> scatter = "schedule.scatter_gather";
-  if (v.value(scatter) == nullptr || !v.flag(scatter)) return;
+  if (v.value(scatter) == nullptr || !v.has(scatter) || !v.flag(scatter)) return;
   if (plan.tp == 1 && v.has("parallel.tp"))
     in.warnings.push_back(scatter.path() + " has no effect with tp = 1");
   else if (plan.pp == 1 && v.has("parallel.pp"))
