@@ -229,6 +229,13 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
     if (parts_of(l) < parts_of(first) && (simpler == nullptr || parts_of(l) < parts_of(*simpler)))
       simpler = &l;
   }
+  if (lighter != nullptr && lighter == simpler) {
+    lines.push_back(alternative(r, "Lighter and simpler", *lighter,
+                                gib(first.reserved - lighter->reserved) +
+                                    " GiB less and fewer kinds of parallelism") +
+                    '.');
+    lighter = simpler = nullptr;
+  }
   if (lighter != nullptr)
     lines.push_back(
         alternative(r, "Lighter", *lighter, gib(first.reserved - lighter->reserved) + " GiB less") +
@@ -270,9 +277,9 @@ void write_layout(JsonWriter& json, const FoundLayout& l) {
   json.member("schedule", l.schedule);
   json.member("split", l.split);
   json.values("stage_layers", l.stage_layers);
-  json.object("set", [&] {
-    for (const auto& [path, value] : l.set) json.member(path, value);
-  });
+  std::vector<std::string> set;
+  for (const auto& [path, value] : l.set) set.push_back(path + '=' + value);
+  json.values("set", set);
   json.member("memory_reserved_bytes", l.reserved.value);
   json.member("memory_usable_bytes", l.usable.value);
   if (l.step_time > Time{}) {

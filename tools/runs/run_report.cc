@@ -310,11 +310,11 @@ std::string regret_table(const std::vector<RunRow>& rows) {
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
   text += line("all", all_of(rows));
   if (text.empty()) return "";
-  return "\nWhat it costs to run the layout of a group that is forecast to be fastest, of those "
-         "that "
-         "are forecast to\nfit: its measured time over that of the fastest. A first choice that "
-         "ran "
-         "out of memory is counted, and\nthe next one taken.\n\n" +
+  return "\nWhat a choice costs: of runs of a source that differ in layout, schedule and "
+         "recomputation alone, the measured\ntime of the one that is forecast to be fastest, of "
+         "those that are forecast to fit, over that of the fastest.\nA first choice that ran out "
+         "of "
+         "memory is counted, and the next one taken.\n\n" +
          table({"source", "groups", "mean", "worst", "first choice out of memory", "no answer"},
                text);
 }

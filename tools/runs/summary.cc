@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
 #include "sim/csv.h"
 #include "sim/statistics.h"
 #include "tools/runs/observed.h"
@@ -100,16 +102,29 @@ struct Candidate {
   bool ran_out = false, fits = true;
 };
 
+// What runs have in common that differ in layout alone: their scenario without it.
+std::string without_layout(const std::string& scenario) {
+  constexpr std::array<std::string_view, 8> kApart{
+      "name", "description", "tags", "measured", "parallel", "schedule", "recompute", "compare"};
+  Problems problems;
+  Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));
+  std::erase_if(tree.members,
+                [&](const Member& m) { return std::ranges::count(kApart, m.key) > 0; });
+  if (Value* batch = tree.find("batch"); batch != nullptr)
+    std::erase_if(batch->members, [](const Member& m) { return m.key == "micro"; });
+  return to_flow(tree);
+}
+
 Regret regret_of(const Pool& pool) {
   std::map<std::string, std::vector<Candidate>> groups;
   for (const RunRow* row : pool) {
     const bool ran_out = row->measured.out_of_memory.value_or(false);
-    if (row->group.empty() || row->tokens_per_gpu <= 0 || !row->step_time_s) continue;
+    if (row->scenario.empty() || row->tokens_per_gpu <= 0 || !row->step_time_s) continue;
     if (!ran_out && !row->measured.step_time_s) continue;
     Candidate c{
         *row->step_time_s / row->tokens_per_gpu, {}, ran_out, !row->out_of_memory.value_or(false)};
     if (!ran_out) c.measured = *row->measured.step_time_s / row->tokens_per_gpu;
-    groups[fmt::format("{}/{}", row->source, row->group)].push_back(c);
+    groups[row->source + '/' + without_layout(row->scenario)].push_back(c);
   }
   Regret r;
   for (auto& [name, group] : groups) {

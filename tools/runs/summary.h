@@ -57,9 +57,10 @@ struct Rankings {
   Errors ratio;                    // of a run's speed to that of its group's fastest
 };
 
-// How good the run is that the forecasts would choose: of each group of several layouts, the time
-// of the fastest by forecast, of those that are forecast to fit, over that of the fastest measured,
-// less 1.  A choice that ran out of memory is counted, and the next one taken.
+// How good the run is that the forecasts would choose: of runs of a source that differ in layout,
+// schedule and recomputation alone, the time of the fastest by forecast, of those that are forecast
+// to fit, over that of the fastest measured, less 1.  A choice that ran out of memory is counted,
+// and the next one taken.
 struct Regret {
   size_t groups = 0;         // with two runs that were measured to run, or more
   size_t out_of_memory = 0;  // groups whose first choice ran out of memory

@@ -30,6 +30,37 @@ TEST(Summary, PercentilesByNearestRank) {
   EXPECT_EQ(errors_of({}).count, 0u);
 }
 
+TEST(Summary, RegretOfWhatForecastsChoose) {
+  const auto of = [](const char* layout, double predicted, double measured) {
+    RunRow r = row("a", measured, predicted);
+    r.tokens_per_gpu = 1000;
+    r.scenario =
+        std::string("model: m\nbatch: {global: 8, micro: 1}\nparallel: {") + layout + "}\n";
+    return r;
+  };
+  // Forecast fastest and to fit is the second, which was measured to take 1.1 times the best.
+  RunRow large = of("tp: 1", 0.5, 1), chosen = of("tp: 2", 1.0, 2.2), best = of("tp: 4", 1.1, 2.0);
+  large.out_of_memory = true;
+  Regret r = summarize({&large, &chosen, &best}).regret;
+  EXPECT_EQ(r.groups, 1u);
+  EXPECT_NEAR(r.mean, 1.2, 1e-9);  // the one that was called out of memory took 1
+  EXPECT_EQ(r.out_of_memory, 0u);
+  // One that ran out of memory is counted and passed over.
+  large.out_of_memory = false;
+  large.measured.out_of_memory = true;
+  large.measured.step_time_s.reset();
+  r = summarize({&large, &chosen, &best}).regret;
+  EXPECT_EQ(r.out_of_memory, 1u);
+  EXPECT_NEAR(r.mean, 0.1, 1e-9);
+  EXPECT_NEAR(r.worst, 0.1, 1e-9);
+  // Nothing that is forecast to fit is no answer.
+  chosen.out_of_memory = best.out_of_memory = large.out_of_memory = true;
+  EXPECT_EQ(summarize({&large, &chosen, &best}).regret.no_answer, 1u);
+  // Another batch is another group.
+  best.scenario = "model: m\nbatch: {global: 16}\n";
+  EXPECT_EQ(summarize({&chosen, &best}).regret.groups, 0u);
+}
+
 TEST(Summary, CallsOfOutOfMemory) {
   RunRow hit = row("a", 1, 1), missed = hit, fits = hit, alarm = hit;
   hit.measured.out_of_memory = missed.measured.out_of_memory = true;

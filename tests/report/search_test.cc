@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace stepcast::search_report_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+FoundLayout layout(int64_t tp, int64_t pp, double seconds, int64_t gibibytes) {
+  FoundLayout l;
+  l.gpus = 16;
+  l.tp = tp;
+  l.pp = pp;
+  l.dp = 16 / (tp * pp);
+  l.zero = 1;
+  l.recompute = "none";
+  l.schedule = pp > 1 ? "1f1b" : "none";
+  l.split = "even";
+  l.set = {{"parallel.tp", std::to_string(tp)}, {"parallel.layout", "Et|(t*3|)*2tL"}};
+  l.step_time = time_from_seconds(seconds);
+  l.tokens_per_gpu_s = 1000 / seconds;
+  l.reserved = Bytes{gibibytes << 30};
+  l.usable = Bytes{int64_t{80} << 30};
+  return l;
+}
+
+SearchResult sample() {
+  SearchResult r;
+  r.name = "run";
+  r.file = "run.yaml";
+  r.gpu = "H100-SXM";
+  r.objectives = {SearchObjective::step_time};
+  r.memory_margin = 0.1;
+  r.points = 1000;
+  r.layouts = 12;
+  r.illegal = {{"gpus", "does not divide the GPUs", 988}};
+  r.decided = {{"memory_bound", "hold more than there is", 4}, {"fits", "simulated: fit", 8}};
+  r.simulated = 8;
+  r.within_discernment = 2;
+  r.best = {layout(2, 4, 10, 70), layout(4, 1, 10.1, 40)};
+  return r;
+}
+
+TEST(SearchText, CountsAddUpBeforeTheTable) {
+  const std::string text = search_text(sample());
+  EXPECT_THAT(text, HasSubstr("              1,000  points"));
+  EXPECT_THAT(text, HasSubstr("              - 988  does not divide the GPUs"));
+  EXPECT_THAT(text, HasSubstr("                 12  layouts"));
+  EXPECT_THAT(text, HasSubstr("+1.0 %"));
+  EXPECT_THAT(text, Not(HasSubstr("ETP")));
+}
+
+TEST(SearchText, SaysWhatIsAsGoodAndWhatIsLighter) {
+  const std::string text = search_text(sample(), {.width = 200});
+  EXPECT_THAT(text, HasSubstr("2 layouts lie within 2 % of the first"));
+  EXPECT_THAT(text, HasSubstr("Lighter and simpler: #2, TP 4 DP 4 MBS 1, 30.0 GiB less"));
+}
+
+TEST(SearchText, ShowsHowToRunTheFirst) {
+  EXPECT_THAT(search_text(sample()), HasSubstr("stepcast run run.yaml -s parallel.tp=2 -s "
+                                               "'parallel.layout=Et|(t*3|)*2tL'\n"));
+}
+
+TEST(SearchText, WithoutALayoutThatFitsSaysWhatIsNearest) {
+  SearchResult r = sample();
+  r.best.clear();
+  r.nearest = layout(8, 2, 0, 76);
+  const std::string text = search_text(r);
+  EXPECT_THAT(text, HasSubstr("no layout fits with 10 % of the memory left free"));
+  EXPECT_THAT(text, HasSubstr("Nearest is TP 8 PP 2 MBS 1: 76.0 GiB of 80.0 usable."));
+  EXPECT_THAT(text, HasSubstr("search.memory_margin: at most 5%"));
+  r.nearest->reserved = Bytes{int64_t{100} << 30};
+  EXPECT_THAT(search_text(r), HasSubstr("`stepcast size`"));
+}
+
+TEST(SearchText, NamesFromFilesCannotDriveTheTerminal) {
+  SearchResult r = sample();
+  r.file = "a\x1b[31m.yaml";
+  EXPECT_THAT(search_text(r), Not(HasSubstr("\x1b")));
+}
+
+TEST(SearchCsv, HasALineForEachLayout) {
+  const std::string text = search_csv(sample());
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("\n1,16,2,1,4,1,1,1,2,1,1,1,none,1f1b,,10,100,,75161927680,"));
+}
+
+TEST(SearchJson, HasCountsAndLayouts) {
+  const std::string text = search_json(sample(), "0.1");
+  EXPECT_THAT(text, HasSubstr("\"rule\": \"memory_bound\""));
+  EXPECT_THAT(text, HasSubstr("\"parallel.tp=2\""));
+  EXPECT_THAT(text, HasSubstr("\"nearest\": null"));
+}
+
+}  // namespace
+}  // namespace stepcast::search_report_test
