@@ -348,6 +348,8 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
            "   for the most tokens_per_gpu_s\n";
   text += '\n' + rule_table(r) + '\n';
+  if (r.best.empty() && r.undecided > 0)
+    return text + "  The search was stopped before it came to a layout that fits.\n";
   if (r.best.empty()) {
     text += "  " + paint("no layout fits", Tone::bad, style);
     if (r.layouts == 0) {

@@ -436,7 +436,7 @@ class Searcher {
         STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
         r.best[i].result = forecast(std::get<Scenario>(resolved), {.what_if = false});
       });
-    if (found_.empty()) find_nearest();
+    if (found_.empty() && !stopped_) find_nearest();
   }
 
   // The layout that needs least, of those that need least by their bounds.

@@ -79,6 +79,16 @@ TEST(SearchText, WithoutALayoutThatFitsSaysWhatIsNearest) {
   EXPECT_THAT(search_text(r), HasSubstr("`stepcast size`"));
 }
 
+TEST(SearchText, StoppedEarlyItDoesNotSayThatNothingFits) {
+  SearchResult r = sample();
+  r.best.clear();
+  r.undecided = 7;
+  const std::string text = search_text(r);
+  EXPECT_THAT(text, HasSubstr("- 7  not looked at: the search was stopped"));
+  EXPECT_THAT(text, HasSubstr("was stopped before it came to a layout that fits"));
+  EXPECT_THAT(text, Not(HasSubstr("no layout fits")));
+}
+
 TEST(SearchText, NamesFromFilesCannotDriveTheTerminal) {
   SearchResult r = sample();
   r.file = "a\x1b[31m.yaml";
