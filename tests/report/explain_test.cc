@@ -396,7 +396,7 @@ TEST(InSituText, SaysWhatIsKnownFromFewSources) {
   line.added = Time{1'000'000'000};
   line.runs = 560;
   line.sources = 1;
-  InSituAnswer answer{{line}, Time{3'000'000'000}, Time{2'000'000'000}};
+  InSituAnswer answer{{line}, Time{3'000'000'000}, Time{2'000'000'000}, 0, {}};
   const char* few = "host calls (until 2022): all that is known is from 560 runs of one source";
   EXPECT_THAT(explain_in_situ(answer), HasSubstr(few));
   answer.lines[0].sources = 3;

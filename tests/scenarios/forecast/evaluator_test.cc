@@ -61,11 +61,12 @@ TEST(Evaluator, AgreesWithFreshForecastsOfUnevenStages) {
 
 // The step of the whole forecast, in which compute and communication slow each other down where
 // that was measured.
-void compare_with_whole_forecasts(size_t model, int layouts) {
+void compare_with_whole_forecasts(size_t model, uint64_t usual) {
   RandomLayouts random(static_cast<uint32_t>(2000 + model));
   Evaluator evaluator;
-  int interfering = 0;
-  for (int i = 0; i < layouts; ++i) {
+  const uint64_t layouts = stepcast::testing::random_cases(usual);
+  uint64_t interfering = 0;
+  for (uint64_t i = 0; i < layouts; ++i) {
     const Scenario s = random.next(model);
     const std::optional<StepOutcome> step = evaluator.step(s);
     const Result whole = Evaluator::full(s, {.what_if = false});
@@ -81,13 +82,13 @@ void compare_with_whole_forecasts(size_t model, int layouts) {
 }
 
 TEST(Evaluator, HasTheStepOfTheWholeForecastOfADenseModel) {
-  compare_with_whole_forecasts(0, kLayouts / 20);
+  compare_with_whole_forecasts(0, 12);
 }
 TEST(Evaluator, HasTheStepOfTheWholeForecastOfAGatedModel) {
-  compare_with_whole_forecasts(1, kLayouts / 20);
+  compare_with_whole_forecasts(1, 12);
 }
 TEST(Evaluator, HasTheStepOfTheWholeForecastOfAModelWithExperts) {
-  compare_with_whole_forecasts(2, kLayouts / 20);
+  compare_with_whole_forecasts(2, 12);
 }
 
 // Models and clusters may change as they like.
