@@ -191,11 +191,9 @@ TEST(Scenario, WhatIsNotModelledYetIsAnErrorThatNamesWhatIs) {
 TEST(Scenario, SectionsOfOtherCommandsAreAcceptedWithAWarning) {
   const Scenario s = load_with({{"job", "{tokens: 15T}"},
                                 {"sweep", "{axes: {a: [1]}}"},
-                                {"objective", "x"},
-                                {"constraints", "[a]"},
                                 {"tags", "[a]"},
                                 {"env", "{A: b}"}});
-  EXPECT_EQ(s.warnings.size(), 3u);  // tags, env and job describe the run
+  EXPECT_EQ(s.warnings.size(), 1u);  // tags, env and job describe the run
   EXPECT_THAT(s.warnings[0], HasSubstr("'sweep' does not change this result"));
 }
 
@@ -205,6 +203,7 @@ TEST(Scenario, UnknownKeysSuggestOurs) {
     return f.all.empty() ? "" : f.all[0].code + ' ' + f.all[0].label;
   };
   EXPECT_EQ(label("parallel.tpp"), "E102 did you mean 'tp'?");
+  EXPECT_EQ(label("constraints"), "E102 did you mean 'search.constraints'?");
   EXPECT_EQ(label("paralel"), "E102 did you mean 'parallel'?");
   EXPECT_EQ(label("tp"), "E102 did you mean 'parallel.tp'?");
   EXPECT_EQ(label("tensor_model_parallel_size"), "E102 did you mean 'parallel.tp'?");

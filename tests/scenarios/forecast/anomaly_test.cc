@@ -22,7 +22,7 @@ TEST(Anomaly, FasterLinksAreTheOnlyDifference) {
   // What a scenario is called, and the sections of other commands, change no step.
   EXPECT_TRUE(faster({{"cluster.node.nics.bw", "800Gb/s"}, {"schema", "1"}}));
   EXPECT_TRUE(faster({{"cluster.node.nics.bw", "800Gb/s"}, {"env", "{image: x}"}}));
-  EXPECT_TRUE(faster({{"cluster.node.nics.bw", "800Gb/s"}, {"job", "{name: x}"}}));
+  EXPECT_TRUE(faster({{"cluster.node.nics.bw", "800Gb/s"}, {"job", "{tokens: 15T}"}}));
   EXPECT_TRUE(faster({{"cluster.node.intra.latency", "1ns"}}));
   EXPECT_FALSE(faster({}));
   EXPECT_FALSE(faster({{"cluster.node.nics.bw", "100Gb/s"}}));

@@ -19,7 +19,7 @@ Result forecast_text(const std::string& text) {
 
 Result long_context(const std::string& layout, const std::string& seq = "65536") {
   return forecast_text(
-      "model: llama3-8b\ncluster: dgx-h100 x 2\nrecompute: full\nbatch: {global: 2, "
+      "model: llama3-8b\ncluster: dgx-h100 x 2\nrecompute: full\nin_situ: off\nbatch: {global: 2, "
       "micro: 1, seq: " +
       seq + "}\nparallel: {" + layout + "}\n");
 }

@@ -200,7 +200,7 @@ TEST(Evaluator, WritesPassesOnceForAllSchedulesChunksAndReplicas) {
 TEST(Evaluator, BoundsComeCloseToAPipelineThatIsAlwaysFull) {
   const Scenario s = load_scenario_text(
       "model: {preset: llama3-8b, num_hidden_layers: 16}\ncluster: dgx-h100\n"
-      "parallel: {tp: 4, pp: 2}\nbatch: {global: 128, seq: 4096}\n",
+      "parallel: {tp: 4, pp: 2}\nbatch: {global: 128, seq: 4096}\nin_situ: off\n",
       "run.yaml");
   Evaluator evaluator;
   const auto bound = evaluator.bound(s), step = evaluator.step(s);

@@ -66,7 +66,7 @@ TEST(Experts, HideTheirExchangesInPairs) {
 // 16 ranks on two nodes: a token that goes to 8 experts crosses the network once for the other
 // node.
 TEST(Experts, CrossTheNetworkOnceWithDeepep) {
-  const Sets wide{{"parallel.pp", "1"}, {"parallel.ep", "16"}};
+  const Sets wide{{"parallel.pp", "1"}, {"parallel.ep", "16"}, {"in_situ", "off"}};
   Sets deepep = wide;
   deepep.emplace_back("moe.dispatcher", "deepep");
   EXPECT_LT(forecast_of(deepep).step_time, forecast_of(wide).step_time);

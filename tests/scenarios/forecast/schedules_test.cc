@@ -16,6 +16,7 @@ namespace {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
 
+// Without in-situ parameters: with them the host sets the pace of so small a step.
 Scenario scenario(const Sets& sets) {
   LoadOptions options;
   options.set = sets;
@@ -23,7 +24,7 @@ Scenario scenario(const Sets& sets) {
       "model: {preset: llama3-8b, num_hidden_layers: 16}\n"
       "cluster: dgx-h100\n"
       "parallel: {pp: 4, tp: 2}\n"
-      "batch: {global: 16, seq: 2048}\n",
+      "batch: {global: 16, seq: 2048}\nin_situ: off\n",
       "run.yaml", options);
 }
 
@@ -196,6 +197,16 @@ TEST(ForecastSchedules, WherePairsHideCommunicationNoBoundIsKnown) {
   ASSERT_TRUE(single.synthesis && single.synthesis->lower_bound);
   EXPECT_LE(*single.synthesis->lower_bound, single.synthesis->objective);
   EXPECT_LE(*single.synthesis->lower_bound, single.step_time);
+}
+
+// A host that sets the pace launches a pass while the last kernels of the one before run: a step is
+// shorter than its passes by themselves.
+TEST(ForecastSchedules, WhereTheHostSetsThePaceNoBoundIsKnown) {
+  const Result r =
+      result_of({{"schedule", "{kind: auto, params: {effort: 300, split_backward: true}}"},
+                 {"in_situ", "on"}});
+  ASSERT_TRUE(r.synthesis);
+  EXPECT_FALSE(r.synthesis->lower_bound);
 }
 
 TEST(ForecastSchedules, AutoSaysWhereTwoChunksAreOpen) {

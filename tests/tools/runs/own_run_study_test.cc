@@ -25,7 +25,7 @@ Sample sample(const std::vector<double>& slower) {
     s.left_out[name] = {in_situ_parameters().begin(), in_situ_parameters().end()};
     for (const int nodes : {1, 2})
       for (const char* model : {"llama3-8b", "llama2-7b"})
-        for (const int micro : {1, 2}) {
+        for (const int micro : {4, 8}) {
           const std::string text = fmt::format(
               "model: {}\ncluster: dgx-h100 x {}\nparallel: {{tp: 4}}\nbatch: {{global: {}, micro: "
               "{}, seq: 4096}}\n",
