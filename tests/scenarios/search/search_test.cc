@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <set>
 #include <string>
 #include <tuple>
@@ -26,6 +27,10 @@ struct Space {
   const char* name;
   std::string text;
 };
+// What the test framework calls a space.
+void PrintTo(const Space& space, std::ostream* out) {
+  *out << space.name;
+}
 
 std::string scenario(const std::string& model, int layers, const std::string& cluster, int global,
                      int seq, const std::string& space, const std::string& more = "") {
