@@ -304,6 +304,8 @@ struct Sharding {
                            // DeepSpeed); else they are views of it (FSDP1, Megatron-FSDP)
   bool wide = true;        // the shards are the optimizer's own fp32 parameters, cast before each
                            // gather (PyTorch); else the format of `params` beside them
+  bool in_lists = false;   // tensor by tensor, by a list of every rank's part, on an idle device
+                           // (DeepSpeed of early 2021)
   bool fsdp2() const { return copied_out && wide; }
   bool operator==(const Sharding&) const = default;
 };

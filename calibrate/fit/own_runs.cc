@@ -29,9 +29,13 @@ namespace {
 // and with more a single run that is something else makes the next ones worse.  These shares, the
 // spreads below and their form were chosen by hand, among some two hundred, by how well published
 // runs are forecast when others of their source are known; docs/accuracy.md says so beside it.
-constexpr double kOwnShare = 0.7, kOwnShareOfBandwidth = 1.4;
+constexpr double kOwnShare = 0.4, kOwnShareOfBandwidth = 1.4;
 // Of the logarithm of a step time: the spread of runs of one model, and of models.
-constexpr double kRunSpread = 0.05, kModelSpread = 0.05;
+constexpr double kRunSpread = 0.05, kModelSpread = 0.06;
+// What adds to the former (squares add): published runs whose host sets the pace scatter by about
+// as much (docs/trust.md, short kernels), those with experts half as much again as others.
+constexpr double kHostSpread = 0.2;  // of the share of the step that is the host's
+constexpr double kExpertsSpread = 0.15;
 constexpr double kCauchy = 1;  // degrees of freedom
 
 double own_share(InSituTerm term) {
@@ -115,7 +119,8 @@ class OwnFit {
       std::vector<double> row = runs_[i].derivatives;
       row.resize(x_.size());
       row[n + model_[i]] = 1;
-      const double weight = student_weight(left(i) / kRunSpread) / square(kRunSpread);
+      const double spread = runs_[i].spread;
+      const double weight = student_weight(left(i) / spread) / square(spread);
       for (size_t k = 0; k < x_.size(); ++k) {
         b[k] += weight * runs_[i].excess * row[k];
         for (size_t m = 0; m < x_.size(); ++m) a[k][m] += weight * row[k] * row[m];
@@ -164,6 +169,17 @@ InSituValues values_at(std::span<const InSituParameter> own, std::span<const Coo
   return values;
 }
 
+// The share of a step that the host sets the pace of.
+double host_share(std::span<const double> derivatives, std::span<const InSituParameter> own,
+                  std::span<const Coordinate> c, std::span<const double> u) {
+  double share = 0;
+  for (size_t k = 0; k < own.size(); ++k) {
+    if (own[k].term == InSituTerm::host_calls) share += derivatives[k];
+    if (own[k].term == InSituTerm::module_calls) share += derivatives[k] * c[k].value(u[k]);
+  }
+  return share;
+}
+
 // Around the coordinates u; the excess is that over the forecast which the derivatives say for the
 // priors.
 OwnEvidence evidence_at(const OwnRun& run, std::span<const InSituParameter> own,
@@ -183,6 +199,9 @@ OwnEvidence evidence_at(const OwnRun& run, std::span<const InSituParameter> own,
     e.derivatives.push_back((log_seconds(moved) - here) / step);
     e.excess += e.derivatives[k] * (u[k] - c[k].mean);
   }
+  e.spread =
+      std::sqrt(square(kRunSpread) + square(kHostSpread * host_share(e.derivatives, own, c, u)) +
+                square(run.experts ? kExpertsSpread : 0));
   return e;
 }
 

@@ -10,8 +10,9 @@
 // g_m is what the forecasts of one model are off by for reasons of the model, which say nothing of
 // the cluster's other runs (Kennedy and O'Hagan's discrepancy): three runs of one model are little
 // more than one.  e_i is Student's, g_m Cauchy's, so that a model which is something else moves the
-// values little.  No parameter stands on the step: what is learnt of the device says nothing of
-// the host, and a run that the host holds up says nothing of the device.
+// values little.  e_i is wider where a run is forecast less surely: by the share of its step that
+// the host sets the pace of, and with experts.  No parameter stands on the step: what is learnt of
+// the device says nothing of the host, and a run that the host holds up says nothing of the device.
 #pragma once
 
 #include <functional>
@@ -28,6 +29,7 @@ struct OwnRun {
   double measured_s = 0;
   std::string model;                                   // runs of the same one share its g_m
   std::function<double(const InSituValues&)> seconds;  // the step with these values
+  bool experts = false;                                // its layers have experts
 };
 
 // The parameters that hold on a cluster, as priors of its own values: `prior` and `value` are the
@@ -43,6 +45,7 @@ InSituValues values_of(std::span<const InSituParameter> own);
 struct OwnEvidence {
   std::string model;
   double excess = 0;
+  double spread = 0;  // of e_i
   std::vector<double> derivatives;
 };
 

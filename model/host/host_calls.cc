@@ -7,6 +7,7 @@
 // the views that cut its output; its backward is the two products and the nodes of autograd for
 // what surrounds them, each parameter's accumulation and hook among these.
 #include "model/host/host_calls.h"
+#include "model/replicas.h"
 
 #include <algorithm>
 #include <array>
@@ -279,7 +280,30 @@ class Launches {
     if (gathers && op.phase == Phase::forward && plan_.zero == 3 && plan_.sharding.fsdp2())
       launch.add(HostCall::unshard);
     if (own && !inside && op.stream != Stream::dp) launch.add(HostCall::function);
+    if (plan_.zero == 3 && plan_.sharding.in_lists && op.stream == Stream::dp)
+      add_lists(launch, work_of(op));
     return launch;
+  }
+
+  // DeepSpeed of early 2021 (@112ebff6 deepspeed/runtime/zero/partition_parameters.py) gathers each
+  // weight by itself (_allgather_param) and reduces its gradient so (_reduce_scatter_gradient).
+  // Both hand torch.distributed a list of the parts of all ranks: for each part a slice made in
+  // Python (a gradient is viewed as flat first), and in c10d a slice of the flat buffer and a copy
+  // to or from it.  Before it gathers, the host waits for its device (torch.cuda.synchronize).
+  // Vectors stay whole (stage3_param_persistence_threshold), so that a layer has four weights.
+  void add_lists(Launch& launch, const Work& work) const {
+    constexpr int64_t kWeights = 4,
+                      kMostCalls = 30'000;  // of a launch, which counts them in 16 bits
+    const bool gathers = work.kind == WorkKind::all_gather;
+    if (!gathers && work.kind != WorkKind::reduce_scatter) return;
+    const int64_t weights = kWeights * plan_.sharding.unit_layers;
+    const auto parts =
+        static_cast<int>(std::min(kMostCalls, weights * dense_replicas(plan_).shards));
+    launch.add(HostCall::collective, static_cast<int>(std::min(kMostCalls, weights - 1)))
+        .add(HostCall::view, gathers ? parts : 2 * parts)
+        .add(HostCall::node, parts)
+        .add(HostCall::eager_backward, parts);
+    if (gathers) launch.add(HostCall::synchronize);
   }
 
   Launch of_compute(const Op& op) const {

@@ -267,6 +267,21 @@ bool UnitGathers::end_layer(int64_t layer) {
   return last;
 }
 
+// Source: microsoft/DeepSpeed @112ebff6 deepspeed/runtime/zero/stage3.py, release_sub_module: kept
+// is what the next use of is less than stage3_max_reuse_distance, 1e9 parameters, away; of a large
+// layer that is its last weight alone, which counts as the others here.
+void UnitGathers::end_recompute(int64_t layer) {
+  // A recomputation that is a pass of its own gives everything back at its end.
+  if (units_.empty() || !s_.plan.sharding.in_lists || direction_ != Direction::backward) return;
+  Unit& unit = units_[unit_of(layer)];
+  if (!unit.arrived || !unit.is_gathered()) return;
+  p_.free(unit.whole);
+  unit.whole = kNoTensor;
+  unit.bytes = {};
+  unit.arrived = false;
+  gather(unit);
+}
+
 void UnitGathers::release(size_t unit) {
   const bool keeps = !s_.plan.sharding.reshard_after_forward || (unit == 0 && s_.plan.pp == 1);
   if (direction_ == Direction::forward && keeps) {

@@ -100,6 +100,9 @@ class UnitGathers {
   void need_layer(int64_t layer) { need(unit_of(layer)); }
   // This layer is done in this pass; true if it was the last of its unit.
   bool end_layer(int64_t layer);
+  // This layer has been recomputed; its backward comes.  DeepSpeed of early 2021 gives back what
+  // the recomputation gathered (Sharding::in_lists), and gathers it again.
+  void end_recompute(int64_t layer);
   // All is done: what is not held for the backward is given back.
   void finish();
 

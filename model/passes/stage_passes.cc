@@ -497,6 +497,7 @@ void recompute_unit(StageFlow& flow, PassWriter& pass, UnitGathers& gathers, con
       pass.free(out);
     }
   }
+  for (int64_t i = unit.begin; i < unit.end; ++i) gathers.end_recompute(i);
 }
 
 // R of prediction modules.

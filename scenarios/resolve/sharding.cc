@@ -35,7 +35,9 @@ void resolve_units(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("parallel.fsdp")) {
     const auto kind = v.get<FsdpKind>("parallel.fsdp");
-    plan.sharding.copied_out = kind == FsdpKind::fsdp2 || kind == FsdpKind::deepspeed;
+    plan.sharding.in_lists = kind == FsdpKind::deepspeed_2021;
+    plan.sharding.copied_out =
+        kind == FsdpKind::fsdp2 || kind == FsdpKind::deepspeed || plan.sharding.in_lists;
     plan.sharding.wide = kind == FsdpKind::fsdp1 || kind == FsdpKind::fsdp2;
   }
   if (plan.zero == 3) return;

@@ -228,7 +228,7 @@ constexpr WordList<Enum, n> words_of(const WordOf<Enum> (&list)[n]) {
 
 // What only scenarios tell apart: resolvers turn it into other properties of the plan.
 enum class NicAffinity : uint8_t { per_gpu, per_switch, shared };
-enum class FsdpKind : uint8_t { fsdp1, fsdp2, deepspeed, megatron };
+enum class FsdpKind : uint8_t { fsdp1, fsdp2, deepspeed, deepspeed_2021, megatron };
 enum class LayerSplit : uint8_t { even, last, products, modules };
 enum class OptimizerKind : uint8_t { adam, adamw };
 enum class PrecisionPreset : uint8_t {
@@ -295,6 +295,7 @@ inline constexpr auto kZeroReduces =
 inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1},
                                                        {"fsdp2", FsdpKind::fsdp2},
                                                        {"deepspeed", FsdpKind::deepspeed},
+                                                       {"deepspeed-2021", FsdpKind::deepspeed_2021},
                                                        {"megatron", FsdpKind::megatron}});
 inline constexpr auto kLayerSplits = words_of<LayerSplit>({{"even", LayerSplit::even},
                                                            {"last", LayerSplit::last},

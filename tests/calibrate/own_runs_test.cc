@@ -32,7 +32,7 @@ double of(const InSituValues& v, InSituTerm t) {
 // A second of products with the values of the prior.
 OwnRun device_run(double excess, const std::string& model = "a") {
   const auto seconds = [](const InSituValues& v) { return of(v, InSituTerm::products) / 1.1; };
-  return {std::exp(excess), model, seconds};
+  return {std::exp(excess), model, seconds, false};
 }
 
 double products_of(const std::vector<InSituParameter>& own) {
@@ -49,7 +49,7 @@ TEST(OwnRuns, ThePriorIsWhatPublishedRunsSayAndHowFarClustersLieApart) {
   ASSERT_EQ(prior.size(), 3u);
   EXPECT_EQ(prior[0].value, 1.1);
   EXPECT_EQ(prior[0].prior, 1.1);
-  EXPECT_GT(prior[0].prior_sd, 0.04);
+  EXPECT_GT(prior[0].prior_sd, 0.03);
   EXPECT_LT(prior[0].prior_sd, 0.06);
   // Without a run nothing is learnt.
   const std::vector<InSituParameter> none = own_values({}, prior);
@@ -80,16 +80,39 @@ TEST(OwnRuns, AModelThatIsSomethingElseMovesLittle) {
   EXPECT_LT(odd, 0.015);
 }
 
+TEST(OwnRuns, ARunWithExpertsSaysLess) {
+  OwnRun with_experts = device_run(0.06);
+  with_experts.experts = true;
+  EXPECT_GT(learnt({with_experts}), 0);
+  EXPECT_LT(learnt({with_experts}), 0.5 * learnt({device_run(0.06)}));
+}
+
+TEST(OwnRuns, ARunScattersByTheShareThatItsHostHas) {
+  const auto seconds = [](double share) {
+    return [share](const InSituValues& v) {
+      return (1 - share) * of(v, InSituTerm::products) / 1.1 +
+             share * of(v, InSituTerm::host_calls) / 1.5;
+    };
+  };
+  const std::vector<InSituParameter> prior = own_prior(shared(), Node{}, 0);
+  double last = 0;
+  for (const double share : {0.0, 0.2, 0.5, 1.0}) {
+    const OwnEvidence e = evidence_of({1.1, "a", seconds(share), false}, prior);
+    EXPECT_GT(e.spread, last) << share;
+    last = e.spread;
+  }
+}
+
 TEST(OwnRuns, WhatTheHostHoldsUpSaysNothingOfTheDevice) {
   // Two seconds of host calls, one of products.
   const auto seconds = [](const InSituValues& v) {
     return std::max(of(v, InSituTerm::products) / 1.1, 2 * of(v, InSituTerm::host_calls) / 1.5);
   };
-  const OwnEstimate e =
-      estimate_own_values(std::vector<OwnRun>{{2.2, "a", seconds}}, own_prior(shared(), Node{}, 0));
+  const OwnEstimate e = estimate_own_values(std::vector<OwnRun>{{2.2, "a", seconds, false}},
+                                            own_prior(shared(), Node{}, 0));
   EXPECT_EQ(products_of(e.parameters), 1.1);
   EXPECT_EQ(e.parameters[0].runs, 0);
-  EXPECT_GT(e.parameters[1].value, 1.55);
+  EXPECT_GT(e.parameters[1].value, 1.53);
   EXPECT_LT(e.parameters[1].sd, e.parameters[1].prior_sd);
   EXPECT_EQ(e.parameters[1].runs, 1);
   EXPECT_EQ(e.parameters[2].value, 1.2);  // no network in it

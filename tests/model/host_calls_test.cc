@@ -134,6 +134,26 @@ TEST(HostCalls, FSDP2PreparesEachUnitBeforeItsForward) {
   EXPECT_EQ(views.calls(views.passes.forward, HostCall::unshard), 0);
 }
 
+TEST(HostCalls, DeepSpeedOf2021HandsListsOfTheRanksPartsToItsCollectives) {
+  Plan p = spread(plan(Modules::megatron));
+  p.ep = p.grid.ep = 1;
+  p.zero = 3;
+  const Stage units(model(), p);
+  p.sharding.in_lists = true;
+  const Stage lists(model(), p);
+  const auto more = [&](PassId a, PassId b, HostCall call) {
+    return lists.calls(a, call) - units.calls(b, call);
+  };
+  // Two layers are gathered, four weights of each in parts of four ranks.
+  const int parts = 2 * 4 * 4;
+  EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::view), parts);
+  EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::node), parts);
+  EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::eager_backward), parts);
+  EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::collective), 2 * 3);
+  EXPECT_EQ(lists.calls(lists.passes.forward, HostCall::synchronize), 2);
+  EXPECT_EQ(units.calls(units.passes.forward, HostCall::synchronize), 0);
+}
+
 TEST(HostCalls, MegatronsLinearLayersAreFunctionsToo) {
   const Stage s(model(), plan(Modules::megatron));
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 4);

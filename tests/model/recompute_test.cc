@@ -311,5 +311,26 @@ TEST(Recomputation, SelectiveWithSequenceParallelismKeepsAFifth) {
   }
 }
 
+TEST(RecomputedUnits, DeepSpeedOf2021GathersThemAgainForTheirBackward) {
+  using enum ActionKind;
+  Plan plan = plan_of(Recompute::full);
+  plan.dp = plan.grid.dp = 4;
+  plan.zero = 3;
+  plan.sharding.prefetch = 0;
+  const auto gathers = [&](PassId StagePasses::*id, bool in_lists) {
+    plan.sharding.in_lists = in_lists;
+    Passes p(llama(), plan);
+    p.check({forward, backward});
+    int count = 0;
+    for (const Op& op : p.pass(p.passes.*id).ops)
+      count += p.graph.works[static_cast<size_t>(op.work)].kind == WorkKind::all_gather ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(gathers(&StagePasses::forward, false), 1);
+  EXPECT_EQ(gathers(&StagePasses::forward, true), 1);
+  EXPECT_EQ(gathers(&StagePasses::backward, false), 1);
+  EXPECT_EQ(gathers(&StagePasses::backward, true), 2);
+}
+
 }  // namespace
 }  // namespace stepcast::recompute_test

@@ -35,6 +35,10 @@ TEST(ShardingKeys, UnitsAsTheFrameworksHaveThem) {
   EXPECT_TRUE(sharding("fsdp1").wide);
   EXPECT_TRUE(sharding("deepspeed").copied_out);
   EXPECT_FALSE(sharding("deepspeed").wide);
+  EXPECT_FALSE(sharding("deepspeed").in_lists);
+  EXPECT_TRUE(sharding("deepspeed-2021").in_lists);
+  EXPECT_TRUE(sharding("deepspeed-2021").copied_out);
+  EXPECT_FALSE(sharding("deepspeed-2021").wide);
   EXPECT_FALSE(sharding("megatron").copied_out);
   const Sharding units = load_with({{"parallel.zero", "3"},
                                     {"parallel.fsdp_unit", "2"},

@@ -150,7 +150,8 @@ OwnAnswer learn(std::vector<TrainedRun> trained_runs) {
   std::vector<OwnRun> own;
   for (const size_t i : near)
     own.push_back({runs[i].measured_s, runs[i].model,
-                   [&run = runs[i]](const InSituValues& values) { return run.seconds(values); }});
+                   [&run = runs[i]](const InSituValues& values) { return run.seconds(values); },
+                   runs[i].step.scenario().model.experts > 0});
   const OwnEstimate estimate = estimate_own_values(own, answer.prior);
   answer.parameters = estimate.parameters;
   for (TrainedRun& run : runs) run.after_s = run.seconds(values_of(answer.parameters));

@@ -81,7 +81,8 @@ std::vector<ClusterRuns> clusters_of(const std::vector<ModelledRun>& runs,
       StudiedRun& r = cluster.runs[i];
       r.before_s = r.run->model.seconds(values_of(cluster.prior));
       r.evidence = evidence_of({r.run->measured_s, own_model_key(r.run->model.scenario().model),
-                                [&r](const InSituValues& v) { return r.run->model.seconds(v); }},
+                                [&r](const InSituValues& v) { return r.run->model.seconds(v); },
+                                r.run->model.scenario().model.experts > 0},
                                cluster.prior);
     });
     clusters.push_back(std::move(cluster));
