@@ -288,12 +288,13 @@ class Launches {
   // DeepSpeed of early 2021 (@112ebff6 deepspeed/runtime/zero/partition_parameters.py) gathers each
   // weight by itself (_allgather_param) and reduces its gradient so (_reduce_scatter_gradient).
   // Both hand torch.distributed a list of the parts of all ranks: for each part a slice made in
-  // Python (a gradient is viewed as flat first), and in c10d a slice of the flat buffer and a copy
-  // to or from it.  Before it gathers, the host waits for its device (torch.cuda.synchronize).
+  // Python (a gradient is viewed as flat first; a gather asks torch.distributed.get_rank for each
+  // whether it is its own), and in c10d a slice of the flat buffer and a copy to or from it.
+  // Before it gathers, the host waits for its device (torch.cuda.synchronize).
   // Vectors stay whole (stage3_param_persistence_threshold), so that a layer has four weights.
   void add_lists(Launch& launch, const Work& work) const {
-    constexpr int64_t kWeights = 4,
-                      kMostCalls = 30'000;  // of a launch, which counts them in 16 bits
+    constexpr int64_t kWeights = 4;
+    constexpr int64_t kMostCalls = 30'000;  // of a launch, which counts them in 16 bits
     const bool gathers = work.kind == WorkKind::all_gather;
     if (!gathers && work.kind != WorkKind::reduce_scatter) return;
     const int64_t weights = kWeights * plan_.sharding.unit_layers;
@@ -303,7 +304,7 @@ class Launches {
         .add(HostCall::view, gathers ? parts : 2 * parts)
         .add(HostCall::node, parts)
         .add(HostCall::eager_backward, parts);
-    if (gathers) launch.add(HostCall::synchronize);
+    if (gathers) launch.add(HostCall::frame, parts).add(HostCall::synchronize);
   }
 
   Launch of_compute(const Op& op) const {

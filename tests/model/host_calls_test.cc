@@ -149,6 +149,7 @@ TEST(HostCalls, DeepSpeedOf2021HandsListsOfTheRanksPartsToItsCollectives) {
   EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::view), parts);
   EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::node), parts);
   EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::eager_backward), parts);
+  EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::frame), parts);
   EXPECT_EQ(more(lists.passes.forward, units.passes.forward, HostCall::collective), 2 * 3);
   EXPECT_EQ(lists.calls(lists.passes.forward, HostCall::synchronize), 2);
   EXPECT_EQ(units.calls(units.passes.forward, HostCall::synchronize), 0);
