@@ -71,15 +71,18 @@ inline CachingAllocator::Chunk* CachingAllocator::new_chunk() {
 // Free blocks without neighbours are whole segments.
 void CachingAllocator::release_segments() {
   lacked_room_ = true;
-  for (Chunk& head : heads_) {
-    for (Chunk* c = head.after; c != &head;) {
-      Chunk* const after = c->after;
-      if (c->previous == &edge_ && c->next == &edge_) {
-        reserved_ -= bytes_of(*c);
-        erase(c);
-        c->after = std::exchange(unused_, c);
+  for (size_t word = 0; word < used_.size(); ++word) {
+    for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
+      const Chunk* const head = &heads_[word * 64 + static_cast<size_t>(std::countr_zero(bits))];
+      for (Chunk* c = head->after; c != head;) {
+        Chunk* const after = c->after;
+        if (c->previous == &edge_ && c->next == &edge_) {
+          reserved_ -= bytes_of(*c);
+          erase(c);
+          c->after = std::exchange(unused_, c);
+        }
+        c = after;
       }
-      c = after;
     }
   }
 }
