@@ -154,10 +154,20 @@ class CachingAllocator {
   bool lacked_room_ = false;
 };
 
+// From both ends of the list: mostly it is near one of them.
 inline void CachingAllocator::insert(Chunk* c) {
-  Chunk* after = heads_[c->list].after;
-  while (after->key < c->key) after = after->after;
-  Chunk* before = after->before;
+  Chunk* const head = &heads_[c->list];
+  Chunk *after = head->after, *before = head->before;
+  for (;; after = after->after, before = before->before) {
+    if (after->key > c->key) {
+      before = after->before;
+      break;
+    }
+    if (before->key < c->key) {
+      after = before->after;
+      break;
+    }
+  }
   c->before = before;
   c->after = after;
   before->after = c;
