@@ -274,6 +274,8 @@ void ScenarioDocument::set(const LoadOptions& options) {
   STEPCAST_CHECK(changes != nullptr, options.compare_case);
   const std::vector<Member> members = changes->members;  // the tree is about to change
   for (const Member& m : members) set_path(tree_, m.key, m.key_mark, m.value, problems_);
+  // A case has no cases.  Left there, each would be read as often as there are others.
+  std::erase_if(tree_.members, [](const Member& m) { return m.key == "compare"; });
 }
 
 std::variant<Scenario, InputError> ScenarioDocument::try_resolve() && {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "sim/check.h"
 
@@ -22,203 +23,132 @@ int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-constexpr uint32_t size_of(BlockKey key) {
-  return static_cast<uint32_t>(key >> 32U);
-}
-
-BlockKey key_of(int64_t size, int64_t address) {
-  return (static_cast<BlockKey>(size / kMinBlock) << 32U) |
-         static_cast<BlockKey>(address / kMinBlock);
-}
+constexpr uint32_t kSmall = kSmallSize / kMinBlock;
+constexpr BlockKey kLast = std::numeric_limits<BlockKey>::max();
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------ free blocks
-
-// Sizes below 16 have a list each; above it is the power of two and the four bits after the first.
-inline uint32_t FreeBlocks::list_of(uint32_t size) {
-  if (size < 16) return size;
-  const auto shift = static_cast<uint32_t>(std::bit_width(size)) - 5;
-  return (shift + 1) * 16 + ((size >> shift) & 15U);
-}
-
-inline FreeBlocks::Place FreeBlocks::best(uint32_t size) const {
-  const uint32_t own = list_of(size);
-  const std::vector<Free>& list = lists_[own];
-  if (!list.empty() && size_of(list.back().key) >= size) {
-    uint32_t index = 0;
-    if (list.size() > 16) {
-      const auto at = std::ranges::lower_bound(list, BlockKey{size} << 32U, {}, &Free::key);
-      return {own, static_cast<uint32_t>(at - list.begin())};
-    }
-    while (size_of(list[index].key) < size) ++index;
-    return {own, index};
+CachingAllocator::CachingAllocator(Bytes room, Segments segments)
+    : segments_(segments), last_{&edge_, &edge_}, room_(room.value) {
+  edge_.in_use = true;
+  for (Chunk& head : heads_) {
+    head.key = kLast;
+    head.before = head.after = &head;
   }
-  const uint32_t from = own + 1;
-  uint64_t mask = ~uint64_t{0} << (from % 64);
-  for (uint32_t word = from / 64; word < used_.size(); ++word) {
-    if (const uint64_t bits = used_[word] & mask; bits != 0)
-      return {word * 64 + static_cast<uint32_t>(std::countr_zero(bits)), 0};
-    mask = ~uint64_t{0};
-  }
-  return {};
 }
 
-inline FreeBlocks::Place FreeBlocks::place_of(BlockKey key) const {
-  const uint32_t i = list_of(size_of(key));
-  const std::vector<Free>& list = lists_[i];
-  auto index = static_cast<uint32_t>(list.size());
-  while (index > 0 && list[index - 1].key > key) --index;
-  STEPCAST_CHECK(index > 0 && list[index - 1].key == key, "free list of the caching allocator");
-  return {i, index - 1};
-}
-
-inline void FreeBlocks::insert(Free free) {
-  const uint32_t i = list_of(size_of(free.key));
-  std::vector<Free>& list = lists_[i];
-  used_[i / 64] |= uint64_t{1} << (i % 64);
-  list.push_back(free);
-  size_t at = list.size() - 1;
-  for (; at > 0 && list[at - 1].key > free.key; --at) list[at] = list[at - 1];
-  list[at] = free;
-}
-
-inline void FreeBlocks::erase(Place place) {
-  std::vector<Free>& list = lists_[place.list];
-  for (size_t i = place.index + 1; i < list.size(); ++i) list[i - 1] = list[i];
-  list.pop_back();
-  if (list.empty()) used_[place.list / 64] &= ~(uint64_t{1} << (place.list % 64));
-}
-
-inline void FreeBlocks::replace(Place place, Free free) {
-  std::vector<Free>& list = lists_[place.list];
-  if (list.size() == 1 && list_of(size_of(free.key)) == place.list) {
-    list.front() = free;
-    return;
-  }
-  erase(place);
-  insert(free);
-}
-
-void FreeBlocks::append_keys(std::vector<int64_t>& out) const {
-  for (const std::vector<Free>& list : lists_)
-    for (const Free& f : list) out.push_back(static_cast<int64_t>(f.key));
-}
-
-// ---------------------------------------------------------------------------------- the allocator
-
-uint32_t CachingAllocator::units_of(Bytes bytes) {
-  if (bytes.value <= 0) return 0;
-  const int64_t units = (bytes.value + kMinBlock - 1) / kMinBlock;
-  STEPCAST_CHECK(units < (int64_t{1} << 32), "more than 2 TiB on one GPU");
-  return static_cast<uint32_t>(units);
-}
-
-Bytes CachingAllocator::allocated() const {
-  return {allocated_ * kMinBlock};
+inline BlockKey CachingAllocator::key_of(int64_t size, int64_t address) {
+  return (static_cast<BlockKey>(size / kMinBlock) << 32U) |
+         static_cast<BlockKey>(address / kMinBlock);
 }
 
 inline int64_t CachingAllocator::bytes_of(const Chunk& c) {
   return int64_t{size_of(c.key)} * kMinBlock;
 }
 
-inline CachingAllocator::Block CachingAllocator::new_chunk(const Chunk& chunk) {
-  if (!unused_.empty()) {
-    const Block b = unused_.back();
-    unused_.pop_back();
-    chunks_[static_cast<size_t>(b)] = chunk;
-    return b;
-  }
-  chunks_.push_back(chunk);
-  return static_cast<Block>(chunks_.size() - 1);
+CachingAllocator::Request CachingAllocator::request_of(Bytes bytes) {
+  const int64_t units = bytes.value <= 0 ? 0 : (bytes.value + kMinBlock - 1) / kMinBlock;
+  STEPCAST_CHECK(units < (int64_t{1} << 32), "more than 2 TiB on one GPU");
+  const auto size = static_cast<uint32_t>(units);
+  const uint8_t small = size <= kSmall ? 1 : 0;
+  return {size, list_of(size, small), small != 0 ? 0 : kSmall};
+}
+
+Bytes CachingAllocator::allocated() const {
+  Bytes sum{};
+  for (const Chunk& c : chunks_)
+    if (c.in_use && c.list != kUnmapped) sum += Bytes{bytes_of(c)};
+  return sum;
+}
+
+// --------------------------------------------------------------------------------------- segments
+
+inline CachingAllocator::Chunk* CachingAllocator::new_chunk() {
+  if (unused_ == nullptr) return &chunks_.emplace_back();
+  return std::exchange(unused_, unused_->after);
 }
 
 // Free blocks without neighbours are whole segments.
 void CachingAllocator::release_segments() {
   lacked_room_ = true;
-  for (FreeBlocks& pool : free_) {
-    pool.erase_if([&](Block b) {
-      const Chunk& c = chunks_[static_cast<size_t>(b)];
-      if (c.previous != kNone || c.next != kNone) return false;
-      reserved_ -= bytes_of(c);
-      unused_.push_back(b);
-      return true;
-    });
+  for (size_t word = 0; word < used_.size(); ++word) {
+    for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
+      const Chunk* const head = &heads_[word * 64 + static_cast<size_t>(std::countr_zero(bits))];
+      for (Chunk* c = head->after; c != head;) {
+        Chunk* const after = c->after;
+        if (c->previous == &edge_ && c->next == &edge_) {
+          reserved_ -= bytes_of(*c);
+          erase(c);
+          c->after = std::exchange(unused_, c);
+        }
+        c = after;
+      }
+    }
   }
 }
 
 // What is unmapped is a hole in the segment that nobody uses again.
 void CachingAllocator::unmap_free_blocks() {
-  for (FreeBlocks& pool : free_) {
-    pool.erase_if([&](Block b) {
-      reserved_ -= bytes_of(chunks_[static_cast<size_t>(b)]);
-      chunks_[static_cast<size_t>(b)].in_use = true;
-      return true;
-    });
+  for (Chunk& head : heads_) {
+    for (Chunk* c = head.after; c != &head; c = c->after) {
+      reserved_ -= bytes_of(*c);
+      c->in_use = true;
+      c->list = kUnmapped;
+    }
+    head.before = head.after = &head;
   }
 }
 
-CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
-  const size_t pool = small ? 1 : 0;
-  const int64_t page = small ? kSmallSegment : kLargeSegment;
-  const auto idle = [&] {
-    return last_[pool] != kNone && !chunks_[static_cast<size_t>(last_[pool])].in_use;
-  };
-  const auto lacking = [&] {
-    return round_up(size - (idle() ? bytes_of(chunks_[static_cast<size_t>(last_[pool])]) : 0),
-                    page);
-  };
+CachingAllocator::Chunk* CachingAllocator::expand(int64_t size, uint8_t small) {
+  const int64_t page = small != 0 ? kSmallSegment : kLargeSegment;
+  Chunk*& last = last_[small];
+  const auto lacking = [&] { return round_up(size - (last->in_use ? 0 : bytes_of(*last)), page); };
   // Addresses of what is unmapped are not used again: those of one GPU's trace end at 2 TiB.
   constexpr int64_t kMostUnmapped = int64_t{1} << 40;
   if (lacking() > room_ - reserved_) {
     lacked_room_ = true;
-    if (end_[pool] < kMostUnmapped) unmap_free_blocks();
+    if (end_[small] < kMostUnmapped) unmap_free_blocks();
   }
   const int64_t more = lacking();
   reserved_ += more;
   peak_ = std::max(peak_, reserved_);
-  end_[pool] += more;
-  STEPCAST_CHECK(end_[pool] / kMinBlock < (int64_t{1} << 32), "more than 2 TiB on one GPU");
-  if (idle()) {
-    Chunk& last = chunks_[static_cast<size_t>(last_[pool])];
-    free_[pool].erase(free_[pool].place_of(last.key));
-    last.key += key_of(more, 0);
-    return last_[pool];
+  end_[small] += more;
+  STEPCAST_CHECK(end_[small] / kMinBlock < (int64_t{1} << 32), "more than 2 TiB on one GPU");
+  if (!last->in_use) {
+    replace(last, last, last->key + key_of(more, 0));
+    return last;
   }
-  Chunk chunk;
-  chunk.key = key_of(more, end_[pool] - more);
-  chunk.small = small;
-  chunk.previous = last_[pool];
-  const Block b = new_chunk(chunk);
-  if (last_[pool] != kNone) chunks_[static_cast<size_t>(last_[pool])].next = b;
-  return last_[pool] = b;
+  Chunk* const c = new_chunk();
+  *c = {key_of(more, end_[small] - more), last, &edge_};
+  c->small = small;
+  c->list = list_of(size_of(c->key), small);
+  last->next = c;  // of edge_ nobody asks
+  insert(c);
+  return last = c;
 }
 
 // Gives the segments that there are the lowest addresses, in their order.
 void CachingAllocator::number_again() {
-  std::vector<bool> exists(chunks_.size(), true);
-  for (const Block b : unused_) exists[static_cast<size_t>(b)] = false;
-  std::vector<Block> first;  // of each segment
-  for (size_t b = 0; b < chunks_.size(); ++b)
-    if (exists[b] && chunks_[b].previous == kNone) first.push_back(static_cast<Block>(b));
-  std::ranges::sort(first, {}, [&](Block b) {
-    return static_cast<uint32_t>(chunks_[static_cast<size_t>(b)].key);
-  });
+  for (Chunk* c = unused_; c != nullptr; c = c->after) c->previous = nullptr;
+  std::vector<Chunk*> first;  // of each segment
+  for (Chunk& c : chunks_)
+    if (c.previous == &edge_) first.push_back(&c);
+  std::ranges::sort(first, {}, [](const Chunk* c) { return static_cast<uint32_t>(c->key); });
   next_address_ = 0;
-  free_ = {};
-  for (Block b : first) {
-    for (; b != kNone; b = chunks_[static_cast<size_t>(b)].next) {
-      Chunk& c = chunks_[static_cast<size_t>(b)];
-      c.key = key_of(bytes_of(c), next_address_);
-      next_address_ += bytes_of(c);
-      if (!c.in_use) free_[c.small ? 1 : 0].insert({c.key, b});
+  for (Chunk& head : heads_) head.before = head.after = &head;
+  for (Chunk* c : first) {
+    for (; c != &edge_; c = c->next) {
+      c->key = key_of(bytes_of(*c), next_address_);
+      next_address_ += bytes_of(*c);
+      if (!c->in_use) insert(c);
     }
   }
 }
 
-CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
+// Reserves a segment, or more of one: a free block that is large enough.
+CachingAllocator::Chunk* CachingAllocator::grow(int64_t size, uint8_t small) {
   if (segments_ == Segments::expandable) return expand(size, small);
-  const int64_t segment = small              ? kSmallSegment
+  const int64_t segment = small != 0         ? kSmallSegment
                           : size < kMinLarge ? kLargeSegment
                                              : round_up(size, kRoundLarge);
   constexpr int64_t kAddresses = (int64_t{1} << 32) * kMinBlock;
@@ -228,90 +158,148 @@ CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
   if (next_address_ + segment >= kAddresses) number_again();
   next_address_ += segment;
   STEPCAST_CHECK(next_address_ < kAddresses, "more than 2 TiB reserved on one GPU");
-  Chunk chunk;
-  chunk.key = key_of(segment, next_address_ - segment);
-  chunk.small = small;
-  return new_chunk(chunk);
+  Chunk* const c = new_chunk();
+  *c = {key_of(segment, next_address_ - segment), &edge_, &edge_};
+  c->small = small;
+  c->list = list_of(size_of(c->key), small);
+  insert(c);
+  return c;
 }
 
-CachingAllocator::Block CachingAllocator::allocate_units(uint32_t size) {
-  if (size == 0) return kNone;
-  constexpr uint32_t kSmall = kSmallSize / kMinBlock;
-  const bool small = size <= kSmall;
-  FreeBlocks& pool = free_[small ? 1 : 0];
-  const FreeBlocks::Place best = pool.best(size);
-  const bool found = best.found();
-  const Block b = found ? pool.at(best) : grow(int64_t{size} * kMinBlock, small);
-  const BlockKey whole = chunks_[static_cast<size_t>(b)].key;
-  const uint32_t rest = size_of(whole) - size;
-  if (rest > (small ? 0 : kSmall)) {
-    // The rest is so much smaller, and begins so much later.
-    const BlockKey tail = whole - (BlockKey{size} << 32U) + size;
-    const Block next = chunks_[static_cast<size_t>(b)].next;
-    const Block t = new_chunk({tail, b, next, false, small});
-    if (next != kNone) chunks_[static_cast<size_t>(next)].previous = t;
-    chunks_[static_cast<size_t>(b)].key = whole - (BlockKey{rest} << 32U);
-    chunks_[static_cast<size_t>(b)].next = t;
-    if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
-    if (found)
-      pool.replace(best, {tail, t});
-    else
-      pool.insert({tail, t});
-  } else if (found) {
-    pool.erase(best);
+// ------------------------------------------------------------------- what is split and what merges
+
+// Most of them stay where they are in the list.
+inline void CachingAllocator::replace(Chunk* before, Chunk* now, BlockKey key) {
+  const uint32_t list = list_of(size_of(key), now->small);
+  const bool stays = list == before->list && before->after->key > key &&
+                     (before->before == &heads_[list] || before->before->key < key);
+  now->key = key;
+  if (stays) {
+    if (before == now) return;
+    now->list = list;
+    now->before = before->before;
+    now->after = before->after;
+    now->before->after = now;
+    now->after->before = now;
+  } else {
+    erase(before);
+    now->list = list;
+    insert(now);
   }
-  chunks_[static_cast<size_t>(b)].in_use = true;
-  allocated_ += size_of(chunks_[static_cast<size_t>(b)].key);
-  return b;
 }
+
+// The smallest block that is large enough is the first such of the own list, or the first of the
+// next list that has any.
+CachingAllocator::Block CachingAllocator::serve_elsewhere(const Request& request) {
+  const uint32_t size = request.size;
+  if (size == 0) return kNone;
+  const uint8_t small = request.most_rest == 0 ? 1 : 0;
+  Chunk* c = heads_[request.list].after;
+  while (size_of(c->key) < size) c = c->after;
+  if (c->key == kLast) {
+    c = nullptr;
+    const uint32_t end = kLists * (small + 1U);
+    for (uint32_t list = request.list + 1; list < end;) {
+      const uint64_t bits = used_[list / 64] >> (list % 64);
+      if (bits == 0) {
+        list = (list / 64 + 1) * 64;
+        continue;
+      }
+      list += static_cast<uint32_t>(std::countr_zero(bits));
+      if (list >= end) break;
+      Chunk* const head = &heads_[list];
+      if (head->after != head) {
+        c = head->after;
+        break;
+      }
+      used_[list / 64] &= ~(uint64_t{1} << (list % 64));
+    }
+    if (c == nullptr) c = grow(int64_t{size} * kMinBlock, small);
+  }
+  const uint32_t rest = size_of(c->key) - size;
+  c->in_use = true;
+  if (rest <= request.most_rest) {
+    erase(c);
+    return c;
+  }
+  // The rest is so much smaller, and begins so much later.
+  Chunk* const tail = new_chunk();
+  tail->previous = c;
+  tail->next = c->next;
+  tail->in_use = false;
+  tail->small = small;
+  c->next->previous = tail;
+  c->next = tail;
+  if (last_[small] == c) last_[small] = tail;
+  replace(c, tail, c->key - (BlockKey{size} << 32U) + size);
+  c->key -= BlockKey{rest} << 32U;
+  c->list = request.list;
+  return c;
+}
+
+void CachingAllocator::freed_twice() {
+  STEPCAST_CHECK(false, "freeing a block twice");
+}
+
+inline void CachingAllocator::absorb_next(Chunk* c) {
+  Chunk* const gone = c->next;
+  c->next = gone->next;
+  c->next->previous = c;
+  if (last_[c->small] == gone) last_[c->small] = c;
+  gone->in_use = false;
+  gone->after = std::exchange(unused_, gone);
+}
+
+// What goes back to the free block that it was split off takes its place in the list.
+void CachingAllocator::merge(Chunk* freed) {
+  Chunk *const next = freed->next, *const previous = freed->previous;
+  const BlockKey size = BlockKey{size_of(freed->key)} << 32U;
+  if (previous->in_use) {
+    replace(next, freed, freed->key + (BlockKey{size_of(next->key)} << 32U));
+    absorb_next(freed);
+    return;
+  }
+  BlockKey key = previous->key + size;
+  if (!next->in_use) {
+    key += BlockKey{size_of(next->key)} << 32U;
+    erase(next);
+    absorb_next(freed);
+  }
+  absorb_next(previous);
+  replace(previous, previous, key);
+}
+
+// ----------------------------------------------------------------------------------------- states
 
 // Segments get addresses that grow, and what is free is a part of one: where next_address_ and the
 // ends are the same, nothing was reserved in between, and where reserved_ is, too, nothing given
 // back.
-void CachingAllocator::append_state(std::vector<int64_t>& out) const {
-  out.insert(out.end(), {next_address_, end_[0], end_[1], reserved_});
-  for (const FreeBlocks& pool : free_) {
-    pool.append_keys(out);
-    out.push_back(-1);
+template <class F>
+bool CachingAllocator::all_of_state(const F& f) const {
+  for (const int64_t number : {next_address_, end_[0], end_[1], reserved_})
+    if (!f(static_cast<uint64_t>(number))) return false;
+  for (const Chunk& head : heads_) {
+    if (&head == &heads_[kLists] && !f(kLast)) return false;  // the small pool
+    for (const Chunk* c = head.after; c != &head; c = c->after)
+      if (!f(c->key)) return false;
   }
+  return true;
 }
 
-inline void CachingAllocator::absorb_next(Block b) {
-  Chunk& c = chunks_[static_cast<size_t>(b)];
-  const Block gone = c.next;
-  const Chunk& n = chunks_[static_cast<size_t>(gone)];
-  c.key += BlockKey{size_of(n.key)} << 32U;
-  c.next = n.next;
-  if (c.next != kNone) chunks_[static_cast<size_t>(c.next)].previous = b;
-  if (last_[c.small ? 1 : 0] == gone) last_[c.small ? 1 : 0] = b;
-  unused_.push_back(gone);
+std::vector<uint64_t> CachingAllocator::state() const {
+  std::vector<uint64_t> out;
+  all_of_state([&](uint64_t number) {
+    out.push_back(number);
+    return true;
+  });
+  return out;
 }
 
-// What goes back to the free block that it was split off takes its place in the list.
-void CachingAllocator::free(Block block) {
-  if (block == kNone) return;
-  Chunk& freed = chunks_[static_cast<size_t>(block)];
-  STEPCAST_CHECK(freed.in_use, "freeing a block twice");
-  allocated_ -= size_of(freed.key);
-  freed.in_use = false;
-  const auto idle = [&](Block b) { return b != kNone && !chunks_[static_cast<size_t>(b)].in_use; };
-  const Block next = freed.next, previous = freed.previous;
-  const bool joins_next = idle(next), joins_previous = idle(previous);
-  FreeBlocks& pool = free_[freed.small ? 1 : 0];
-  if (!joins_next && !joins_previous) {
-    pool.insert({freed.key, block});
-    return;
-  }
-  if (joins_next && joins_previous)
-    pool.erase(pool.place_of(chunks_[static_cast<size_t>(next)].key));
-  const Block grows = joins_previous ? previous : next;
-  const FreeBlocks::Place at = pool.place_of(chunks_[static_cast<size_t>(grows)].key);
-  if (joins_next) absorb_next(block);
-  if (joins_previous) {
-    absorb_next(previous);
-    block = previous;
-  }
-  pool.replace(at, {chunks_[static_cast<size_t>(block)].key, block});
+bool CachingAllocator::is_state(std::span<const uint64_t> state) const {
+  size_t at = 0;
+  return all_of_state(
+             [&](uint64_t number) { return at < state.size() && state[at++] == number; }) &&
+         at == state.size();
 }
 
 }  // namespace stepcast

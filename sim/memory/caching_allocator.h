@@ -13,12 +13,19 @@
 // end, by pages of 2 MiB (small pool) or 20 MiB, and only by what the free block there lacks.
 // Without room free blocks are given back to the device, whole here, by pages there.
 
+//
+// A step makes tens of thousands of requests, of some dozens of sizes.  Three of five take the
+// first block of a list that is known beforehand, and as many blocks go back between neighbours
+// that are in use: these short ways are here, the others in the source file.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "sim/units.h"
@@ -36,111 +43,157 @@ inline constexpr Bytes kEndlessRoom{std::numeric_limits<int64_t>::max()};
 // Sizes and addresses are in units of 512 B, 32 bits of either: size, then address, are one number.
 using BlockKey = uint64_t;
 
-// Free blocks of a pool in the order of size, then address: 16 lists for each power of two of
-// sizes, each sorted.  Most of them have one block or none.
-class FreeBlocks {
- public:
-  struct Free {
-    BlockKey key = 0;
-    int32_t block = 0;
-  };
-  struct Place {
-    uint32_t list = kLists, index = 0;
-    bool found() const { return list != kLists; }
-  };
-
-  // The smallest block of at least that size; of equal ones that of the lowest address.
-  Place best(uint32_t size) const;
-  // REQUIRES: a free block has this key.
-  Place place_of(BlockKey key) const;
-  int32_t at(Place place) const { return lists_[place.list][place.index].block; }
-  void insert(Free free);
-  void erase(Place place);
-  // Erases what is there and inserts another.
-  void replace(Place place, Free free);
-  // Erases those of which f(block) is true.
-  template <class F>
-  void erase_if(const F& f) {
-    for (uint32_t i = 0; i < kLists; ++i) {
-      if (lists_[i].empty()) continue;
-      std::erase_if(lists_[i], [&](const Free& free) { return f(free.block); });
-      if (lists_[i].empty()) used_[i / 64] &= ~(uint64_t{1} << (i % 64));
-    }
-  }
-  void append_keys(std::vector<int64_t>& out) const;
-
- private:
-  static constexpr uint32_t kLists = 29 * 16;
-  static uint32_t list_of(uint32_t size);
-
-  std::array<std::vector<Free>, kLists> lists_;
-  std::array<uint64_t, (kLists + 63) / 64> used_{};  // a bit for each list that is not empty
-};
-
 class CachingAllocator {
- public:
-  using Block = int32_t;  // handle of an allocation
-  static constexpr Block kNone = -1;
+  struct Chunk;
 
-  CachingAllocator() = default;
+ public:
+  using Block = Chunk*;  // handle of an allocation
+  static constexpr Block kNone = nullptr;
+
+  // What is asked for, worked out for those who ask for it again and again.
+  struct Request {
+    uint32_t size = 0;       // in units; 0 for 0 bytes
+    uint32_t list = 0;       // of free blocks, where those of this size are
+    uint32_t most_rest = 0;  // of the block, that stays with it
+
+    bool operator==(const Request&) const = default;
+  };
+
+  CachingAllocator() : CachingAllocator(kEndlessRoom) {}
   // On a device with `room` bytes.  Beyond that, segments are reserved all the same, and
   // peak_reserved() shows it.
-  explicit CachingAllocator(Bytes room, Segments segments = Segments::fixed)
-      : segments_(segments), room_(room.value) {}
+  explicit CachingAllocator(Bytes room, Segments segments = Segments::fixed);
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+  ~CachingAllocator() = default;
 
-  // The units that a request takes; 0 for 0 bytes.  REQUIRES: bytes < 2 TiB.
-  static uint32_t units_of(Bytes bytes);
-  // kNone for 0 bytes or units.
-  Block allocate(Bytes bytes) { return allocate_units(units_of(bytes)); }
-  Block allocate_units(uint32_t size);
+  // REQUIRES: bytes < 2 TiB.
+  static Request request_of(Bytes bytes);
+  // kNone for 0 bytes.
+  Block allocate(Bytes bytes) { return serve(request_of(bytes)); }
+  Block serve(const Request& request);
   // REQUIRES: a live handle or kNone (which is ignored).
   void free(Block block);
 
   Bytes reserved() const { return {reserved_}; }
   Bytes peak_reserved() const { return {peak_}; }
-  Bytes allocated() const;  // after rounding
+  Bytes allocated() const;  // after rounding; O(blocks)
   // Whether the device had no room for a segment, ever.
   bool lacked_room() const { return lacked_room_; }
 
-  // Appends numbers that are equal for two moments of one allocator only if the same addresses were
-  // free at both and no segment was reserved or given back between them.
-  void append_state(std::vector<int64_t>& out) const;
-  // Appends where a block is, kNone too.
-  void append_place(Block block, std::vector<int64_t>& out) const {
-    if (block == kNone) {
-      out.push_back(kNone);
-      return;
-    }
-    const Chunk& c = chunks_[static_cast<size_t>(block)];
-    out.insert(out.end(), {static_cast<int64_t>(c.key), c.small ? 1 : 0});
+  // Numbers that are equal for two moments of one allocator only if the same addresses were free at
+  // both and no segment was reserved or given back between them.
+  std::vector<uint64_t> state() const;
+  // Whether they are these.  Mostly known at the first few.
+  bool is_state(std::span<const uint64_t> state) const;
+  // Others for each live block, and for kNone.
+  static std::array<uint64_t, 2> place_of(Block block) {
+    if (block == kNone) return {0, 2};
+    return {block->key, block->small};
   }
 
  private:
+  // A block, in use or free, or the head of a list of free ones.
   struct Chunk {
-    BlockKey key = 0;                      // of the address only its order has a meaning
-    Block previous = kNone, next = kNone;  // neighbours in the segment
+    BlockKey key = 0;                            // of the address only its order has a meaning
+    Chunk *previous = nullptr, *next = nullptr;  // neighbours in the segment, or edge_
+    Chunk *before = nullptr, *after = nullptr;   // in a list of free blocks
+    uint32_t list = 0;                           // where free blocks of this size are
     bool in_use = false;
-    bool small = false;
+    uint8_t small = 0;
   };
+
+  // Lists of free blocks in the order of size, then address: 16 for each power of two of sizes, and
+  // those of the small pool behind those of the other.  Most of them have one block or none.  A
+  // list is a ring: its head comes after all of its blocks.
+  static constexpr uint32_t kLists = 28 * 16 + 16;
+  static constexpr uint32_t kUnmapped = 2 * kLists;  // instead of a list: nobody's memory
+  // Sizes below 16 have a list each; above it is the power of two and the four bits after the
+  // first.
+  static uint32_t list_of(uint32_t size, uint8_t small) {
+    const auto shift = static_cast<uint32_t>(std::bit_width(size | 16U)) - 5;
+    return kLists * small + (shift << 4U) + (size >> shift);
+  }
+  static uint32_t size_of(BlockKey key) { return static_cast<uint32_t>(key >> 32U); }
+  static BlockKey key_of(int64_t size, int64_t address);
   static int64_t bytes_of(const Chunk& c);
 
-  Block new_chunk(const Chunk& chunk);
-  Block grow(int64_t size, bool small);
-  Block expand(int64_t size, bool small);
+  void insert(Chunk* c);
+  static void erase(Chunk* c) {
+    c->before->after = c->after;
+    c->after->before = c->before;
+  }
+  // Makes `now`, which may be itself, of the free block `before`, and gives it this key.
+  void replace(Chunk* before, Chunk* now, BlockKey key);
+
+  [[noreturn]] static void freed_twice();
+  Block serve_elsewhere(const Request& request);
+  void merge(Chunk* freed);
+  Chunk* new_chunk();
+  Chunk* grow(int64_t size, uint8_t small);
+  Chunk* expand(int64_t size, uint8_t small);
   void number_again();
   void unmap_free_blocks();
   void release_segments();
-  void absorb_next(Block b);  // merges the free neighbour after b into b
+  // Takes the block after c out of the segment.
+  void absorb_next(Chunk* c);
+  template <class F>
+  bool all_of_state(const F& f) const;  // f(number) of each number of the state, until it is false
 
-  std::vector<Chunk> chunks_;
-  std::vector<Block> unused_;       // indices of chunks_ to use again
-  std::array<FreeBlocks, 2> free_;  // [1] = small pool
+  std::array<Chunk, 2 * size_t{kLists}> heads_;
+  // A bit for each list that has blocks; maybe for some that have none any more.
+  std::array<uint64_t, (2 * kLists + 63) / 64> used_{};
+  Chunk edge_;  // the neighbour of what has none: in use, so that nothing merges with it
+  std::deque<Chunk> chunks_;
+  Chunk* unused_ = nullptr;  // chunks to use again, linked by `after`
   Segments segments_ = Segments::fixed;
-  std::array<Block, 2> last_{kNone, kNone};  // at the end of an expandable segment
-  std::array<int64_t, 2> end_{};             // its end
+  std::array<Chunk*, 2> last_{};  // at the end of an expandable segment; [1] = small pool
+  std::array<int64_t, 2> end_{};  // its end
   int64_t room_ = kEndlessRoom.value;
-  int64_t reserved_ = 0, peak_ = 0, allocated_ = 0, next_address_ = 0;  // allocated_: in units
+  int64_t reserved_ = 0, peak_ = 0, next_address_ = 0;
   bool lacked_room_ = false;
 };
+
+// From both ends of the list: mostly it is near one of them.
+inline void CachingAllocator::insert(Chunk* c) {
+  Chunk* const head = &heads_[c->list];
+  Chunk *after = head->after, *before = head->before;
+  for (;; after = after->after, before = before->before) {
+    if (after->key > c->key) {
+      before = after->before;
+      break;
+    }
+    if (before->key < c->key) {
+      after = before->after;
+      break;
+    }
+  }
+  c->before = before;
+  c->after = after;
+  before->after = c;
+  after->before = c;
+  used_[c->list / 64] |= uint64_t{1} << (c->list % 64);
+}
+
+// The first block of the list may be too small, or the head of an empty one: the difference is huge
+// in both cases.
+inline CachingAllocator::Block CachingAllocator::serve(const Request& request) {
+  Chunk* c = heads_[request.list].after;
+  if (size_of(c->key) - request.size > request.most_rest) return serve_elsewhere(request);
+  erase(c);
+  c->in_use = true;
+  return c;
+}
+
+inline void CachingAllocator::free(Block block) {
+  if (block == kNone) return;
+  if (!block->in_use) freed_twice();
+  block->in_use = false;
+  if (block->previous->in_use && block->next->in_use) {
+    insert(block);
+  } else {
+    merge(block);
+  }
+}
 
 }  // namespace stepcast

@@ -33,6 +33,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -156,6 +157,7 @@ RoleMemory trace_role(const RoleOps& role, const std::vector<PassProfile>& profi
 struct LiveSet {
   uint64_t key = 0;
   bool used = false;
+  int64_t alive = 0;                            // tensors
   std::vector<CachingAllocator::Block> blocks;  // by tensor
 };
 
@@ -167,18 +169,22 @@ uint64_t key_of(const Action& a) {
 
 class LiveSets {
  public:
-  // The reference stays valid.
+  // With room for so many tensors.  The reference stays valid.
   LiveSet& get(uint64_t key, size_t tensors) {
-    LiveSet* free = nullptr;
+    LiveSet* set = nullptr;
     for (LiveSet& s : sets_) {
-      if (s.used && s.key == key) return s;
-      if (!s.used) free = &s;
+      if (!s.used) {
+        set = &s;
+      } else if (s.key == key) {
+        return s;
+      }
     }
-    if (free == nullptr) free = &sets_.emplace_back();
-    free->key = key;
-    free->used = true;
-    free->blocks.assign(tensors, CachingAllocator::kNone);
-    return *free;
+    if (set == nullptr) set = &sets_.emplace_back();
+    set->key = key;
+    set->used = true;
+    set->alive = 0;
+    set->blocks.assign(tensors, CachingAllocator::kNone);
+    return *set;
   }
 
   // Frees what no pass has freed.
@@ -194,19 +200,13 @@ class LiveSets {
       if (s.key != kNoAction) s.key += by;
   }
 
-  // Appends who holds which blocks, with microbatches that are so much lower.
-  void append_state(const CachingAllocator& allocator, uint64_t lower,
-                    std::vector<int64_t>& out) const {
+  // Those that are used, by key.
+  std::vector<const LiveSet*> in_order() const {
     std::vector<const LiveSet*> used;
     for (const LiveSet& s : sets_)
       if (s.used) used.push_back(&s);
     std::ranges::sort(used, {}, &LiveSet::key);
-    out.push_back(static_cast<int64_t>(used.size()));
-    for (const LiveSet* s : used) {
-      out.push_back(static_cast<int64_t>(s->key == kNoAction ? s->key : s->key - lower));
-      out.push_back(static_cast<int64_t>(s->blocks.size()));
-      for (const CachingAllocator::Block b : s->blocks) allocator.append_place(b, out);
-    }
+    return used;
   }
 
  private:
@@ -265,23 +265,30 @@ struct PassScript {
   enum class Act : uint8_t {
     allocate,
     free,
-    lag,   // free, when the device has come there
-    late,  // free, when the next pass that computes has ended
+    gradient,  // free, unless it becomes one
+    lag,       // free, when the device has come there
+    late,      // free, when the next pass that computes has ended
   };
   struct Event {
+    CachingAllocator::Request request;  // of an allocation
     uint32_t op = 0, tensor = 0;
-    uint32_t size = 0;  // in the allocator's units
     Act act = Act::allocate;
+    Act else_act = Act::free;  // of what does not become a gradient
     bool second = false;
-    bool gradient = false;  // a free, of what may become a gradient
+
+    bool operator==(const Event&) const = default;
   };
 
   std::vector<Event> events;
   std::array<uint32_t, 2> tensors{};  // of the tables
-  uint32_t gradients = 0;             // events of them
+  std::array<int64_t, 2> net{};       // tensors more that are alive after it
+  uint32_t gradients = 0;             // events of them, and the tables that they are in
+  std::array<TensorTableId, 2> tables{};
   uint32_t ops = 0;
   bool touches_memory = false;  // even if with nothing
   bool computes = false, updates = false;
+
+  bool operator==(const PassScript&) const = default;
 };
 
 namespace {
@@ -299,27 +306,72 @@ PassScript script_of(const OpGraph& graph, const Pass& pass) {
   script.touches_memory = !pass.memory.empty();
   script.computes = computes(pass);
   script.updates = !pass.ops.empty() && pass.ops.front().phase == Phase::optimizer;
+  script.events.reserve(pass.memory.size());
   for (const MemoryEvent& e : pass.memory) {
     const Tensor& tensor = graph.tensor(pass, e);
     if (tensor.bytes.value <= 0) continue;
-    PassScript::Event event{e.op,     e.tensor, CachingAllocator::units_of(tensor.bytes),
-                            allocate, e.second, false};
-    if (!e.allocate) {
-      event.gradient = tensor.becomes_gradient;
-      event.act = tensor.lags ? lag : frees_later(pass, e) ? late : free;
-      script.gradients += event.gradient ? 1 : 0;
+    PassScript::Event& event = script.events.emplace_back();
+    event.op = e.op;
+    event.tensor = e.tensor;
+    event.second = e.second;
+    script.net[e.second ? 1 : 0] += e.allocate ? 1 : -1;
+    if (e.allocate) {
+      event.request = CachingAllocator::request_of(tensor.bytes);
+      continue;
     }
-    script.events.push_back(event);
+    event.else_act = tensor.lags ? lag : frees_later(pass, e) ? late : free;
+    event.act = tensor.becomes_gradient ? gradient : event.else_act;
+    script.gradients += tensor.becomes_gradient ? 1 : 0;
   }
+  if (script.gradients > 0) script.tables = {pass.tensors, pass.second_tensors};
   return script;
 }
+
+// Different for most scripts that are not equal.
+uint64_t check_sum(const PassScript& script) {
+  uint64_t sum = 0;
+  for (const PassScript::Event& e : script.events)
+    sum = (sum ^ (e.tensor + (uint64_t{e.request.size} << 16U) + 1)) * 0x100000001b3U;
+  return sum;
+}
+
+}  // namespace
+
+// Passes of which the allocator sees the same have one script: they may differ in all that is not
+// memory.
+struct PassScripts {
+  explicit PassScripts(const OpGraph& graph) {
+    std::multimap<uint64_t, uint32_t> known;
+    for (const Pass& pass : graph.passes) {
+      PassScript script = script_of(graph, pass);
+      const uint64_t sum = check_sum(script);
+      const auto [begin, end] = known.equal_range(sum);
+      const auto at =
+          std::find_if(begin, end, [&](const auto& k) { return all[k.second] == script; });
+      if (at != end) {
+        by_pass.push_back(at->second);
+        continue;
+      }
+      by_pass.push_back(static_cast<uint32_t>(all.size()));
+      known.emplace(sum, by_pass.back());
+      all.push_back(std::move(script));
+    }
+  }
+
+  const PassScript& of(PassId pass) const { return all[by_pass[static_cast<size_t>(pass)]]; }
+
+  std::vector<PassScript> all;
+  std::vector<uint32_t> by_pass;
+};
+
+namespace {
 
 // One role's steps, allocation by allocation.
 class ReservedTrace {
  public:
   // Ends early where more than `most` is reserved.
-  ReservedTrace(const std::vector<PassScript>& scripts, const OpGraph& graph, const RoleOps& role,
-                Bytes room, Segments segments, bool in_full, Bytes most = kEndlessRoom)
+  ReservedTrace(const PassScripts& scripts, const OpGraph& graph, const RoleOps& role, Bytes room,
+                Segments segments, bool in_full, Bytes most = kEndlessRoom)
       : scripts_(scripts), graph_(graph), allocator_(room, segments), most_(most) {
     for (const Item& item : role.items)
       if (item.kind == ItemKind::pass) passes_.push_back(item);
@@ -363,7 +415,7 @@ class ReservedTrace {
   }
 
   void run(const Item& item) {
-    const PassScript& pass = scripts_[static_cast<size_t>(item.pass)];
+    const PassScript& pass = scripts_.of(item.pass);
     if (pass.updates) free_gradients();
     const size_t earlier = late_.size();
     if (pass.touches_memory) play(pass, item);
@@ -381,29 +433,36 @@ class ReservedTrace {
     const std::array<Block*, 2> blocks{sets[0]->blocks.data(),
                                        sets[1] != nullptr ? sets[1]->blocks.data() : nullptr};
     const PassGradients* gradients = pass.gradients > 0 ? gradients_of(pass, item) : nullptr;
-    size_t gradient = 0;
+    size_t gradients_met = 0;
     for (const PassScript::Event& e : pass.events) {
-      if (!lagging_.empty()) free_lagging(ops_ + e.op);
+      if (lags_) free_lagging(ops_ + e.op);
       Block& block = blocks[e.second ? 1 : 0][e.tensor];
       if (e.act == allocate) {
-        block = allocator_.allocate_units(e.size);
+        block = allocator_.serve(e.request);
         continue;
       }
       const Block freed = std::exchange(block, CachingAllocator::kNone);
-      if (e.gradient && gradients != nullptr && becomes_gradient(gradients->ids[gradient++])) {
-        gradients_.push_back(freed);
-      } else if (e.act == lag) {
-        lagging_.push_back({ops_ + e.op, freed});
-      } else if (e.act == late) {
-        late_.push_back(freed);
-      } else {
+      PassScript::Act act = e.act;
+      if (act == gradient) {
+        if (gradients != nullptr && becomes_gradient(gradients->ids[gradients_met++])) {
+          gradients_.push_back(freed);
+          continue;
+        }
+        act = e.else_act;
+      }
+      if (act == free) {
         allocator_.free(freed);
+      } else if (act == lag) {
+        lagging_.push_back({ops_ + e.op, freed});
+        lags_ = true;
+      } else {
+        late_.push_back(freed);
       }
     }
-    for (LiveSet* set : sets) {
-      if (set == nullptr) continue;
-      set->used = std::ranges::any_of(set->blocks,
-                                      [](auto block) { return block != CachingAllocator::kNone; });
+    for (size_t i = 0; i < sets.size(); ++i) {
+      if (sets[i] == nullptr) continue;
+      sets[i]->alive += pass.net[i];
+      sets[i]->used = sets[i]->alive > 0;
     }
   }
 
@@ -434,14 +493,13 @@ class ReservedTrace {
     std::map<Gradient, uint32_t> known;
     Bytes kept{};
     for (const Item& item : passes_) {
-      const PassScript& script = scripts_[static_cast<size_t>(item.pass)];
+      const PassScript& script = scripts_.of(item.pass);
       if (script.gradients == 0 || gradients_of(script, item) != nullptr) continue;
-      const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
       PassGradients& found = pass_gradients_.emplace_back(
           PassGradients{&script, item.action.stage, item.second.stage, {}});
       for (const PassScript::Event& e : script.events) {
-        if (!e.gradient) continue;
-        const TensorTableId table = e.second ? pass.second_tensors : pass.tensors;
+        if (e.act != PassScript::Act::gradient) continue;
+        const TensorTableId table = script.tables[e.second ? 1 : 0];
         const Gradient gradient{(e.second ? item.second : item.action).stage, table, e.tensor};
         const Bytes bytes = graph_.tensor_tables[static_cast<size_t>(table)][e.tensor].bytes;
         auto at = known.find(gradient);
@@ -478,6 +536,7 @@ class ReservedTrace {
       allocator_.free(lagging_.front().block);
       lagging_.pop_front();
     }
+    lags_ = !lagging_.empty();
   }
 
   struct Lagging {
@@ -488,7 +547,7 @@ class ReservedTrace {
   // ------------------------------------------------------------------- states that come again
   // A state before a repetition, in numbers: the allocator's, and who holds what.
   struct State {
-    std::vector<int64_t> allocator, holders;
+    std::vector<uint64_t> allocator, holders;
   };
 
   // Brent's search for a state that comes again.
@@ -514,40 +573,52 @@ class ReservedTrace {
     if (at - cycle_.kept_at == cycle_.reach) {
       cycle_.reach = std::max<size_t>(1, 2 * cycle_.reach);
       cycle_.kept_at = at;
-      cycle_.kept = {allocator_state(), holders_state(at)};
+      cycle_.kept = {allocator_.state(), {}};
+      all_of_holders(at, [&](uint64_t number) {
+        cycle_.kept.holders.push_back(number);
+        return true;
+      });
     }
     return 0;
   }
 
+  // Where they differ the first numbers mostly do.
   bool is_kept_state(size_t at) const {
-    return allocator_state() == cycle_.kept.allocator && holders_state(at) == cycle_.kept.holders;
+    const State& kept = cycle_.kept;
+    size_t i = 0;
+    return allocator_.is_state(kept.allocator) &&
+           all_of_holders(at,
+                          [&](uint64_t number) {
+                            return i < kept.holders.size() && kept.holders[i++] == number;
+                          }) &&
+           i == kept.holders.size();
   }
 
-  std::vector<int64_t> allocator_state() const {
-    std::vector<int64_t> out;
-    allocator_.append_state(out);
-    return out;
-  }
-
-  std::vector<int64_t> holders_state(size_t repetition) const {
-    std::vector<int64_t> out;
-    live_.append_state(allocator_,
-                       static_cast<uint64_t>(repetition_->shift * static_cast<int64_t>(repetition)),
-                       out);
+  // f(number) of numbers that say who holds which blocks before a repetition, and the same for
+  // microbatches that are higher by its shift before the next one, until it is false.
+  template <class F>
+  bool all_of_holders(size_t repetition, const F& f) const {
+    const uint64_t lower =
+        static_cast<uint64_t>(repetition_->shift * static_cast<int64_t>(repetition));
+    const auto place = [&](Block b) {
+      const auto [key, pool] = CachingAllocator::place_of(b);
+      return f(key) && f(pool);
+    };
     // The gradients that are made only get more within a step.
-    out.push_back(gradients_made_);
-    out.push_back(static_cast<int64_t>(late_.size()));
-    for (const Block b : late_) allocator_.append_place(b, out);
-    out.push_back(static_cast<int64_t>(gradients_.size()));
-    for (const Block b : gradients_) allocator_.append_place(b, out);
-    for (const Lagging& l : lagging_) {
-      out.push_back(static_cast<int64_t>(ops_ - l.op));
-      allocator_.append_place(l.block, out);
+    if (!f(gradients_made_) || !f(late_.size()) || !f(gradients_.size())) return false;
+    for (const LiveSet* s : live_.in_order()) {
+      if (!f(s->key == kNoAction ? s->key : s->key - lower)) return false;
+      for (size_t i = 0; i < s->blocks.size(); ++i)
+        if (s->blocks[i] != CachingAllocator::kNone && (!f(i) || !place(s->blocks[i])))
+          return false;
+      if (!f(kNoAction)) return false;
     }
-    return out;
+    for (const Lagging& l : lagging_)
+      if (!f(ops_ - l.op) || !place(l.block)) return false;
+    return std::ranges::all_of(late_, place) && std::ranges::all_of(gradients_, place);
   }
 
-  const std::vector<PassScript>& scripts_;
+  const PassScripts& scripts_;
   const OpGraph& graph_;
   std::vector<Item> passes_;  // of the role
   std::optional<Repetition> repetition_;
@@ -559,21 +630,22 @@ class ReservedTrace {
   std::vector<Block> gradients_;  // by tensor, of this step
   std::vector<PassGradients> pass_gradients_;
   std::vector<bool> made_;  // tensors that become gradients: whether in this step already
-  int64_t gradients_made_ = 0;
+  uint64_t gradients_made_ = 0;
   std::deque<Lagging> lagging_;
-  uint64_t ops_ = 0;  // before the pass
+  bool lags_ = false;  // whether there are any
+  uint64_t ops_ = 0;   // before the pass
 };
 
 }  // namespace
 
-ReservedTraces::ReservedTraces(const OpGraph& graph) : graph_(graph) {
-  scripts_.reserve(graph.passes.size());
-  for (const Pass& pass : graph.passes) scripts_.push_back(script_of(graph, pass));
+ReservedTraces::ReservedTraces(const OpGraph& graph)
+    : graph_(graph), scripts_(std::make_unique<PassScripts>(graph)) {
   for (const RoleOps& role : graph.roles) {
     uint64_t sum = 0;
     for (const Item& item : role.items)
       if (item.kind == ItemKind::pass)
-        sum = (sum ^ (static_cast<uint64_t>(item.pass) + 1)) * 0x100000001b3U;
+        sum = (sum ^ (scripts_->by_pass[static_cast<size_t>(item.pass)] + uint64_t{1})) *
+              0x100000001b3U;
     check_sums_.push_back(sum);
   }
 }
@@ -581,11 +653,11 @@ ReservedTraces::ReservedTraces(const OpGraph& graph) : graph_(graph) {
 ReservedTraces::~ReservedTraces() = default;
 
 ReservedTraces::Reserved ReservedTraces::trace(uint32_t role, Bytes room, Segments segments) const {
-  return ReservedTrace(scripts_, graph_, graph_.roles[role], room, segments, false).two_steps();
+  return ReservedTrace(*scripts_, graph_, graph_.roles[role], room, segments, false).two_steps();
 }
 
 bool ReservedTraces::fits(uint32_t role, Bytes room, Segments segments) const {
-  ReservedTrace trace(scripts_, graph_, graph_.roles[role], room, segments, false, room);
+  ReservedTrace trace(*scripts_, graph_, graph_.roles[role], room, segments, false, room);
   return trace.two_steps().peak <= room;
 }
 
@@ -612,7 +684,9 @@ bool ReservedTraces::alike(uint32_t a, uint32_t b) const {
   auto y = std::find_if(other.items.begin(), other_end, is_pass);
   for (; x != end && y != other_end;
        x = std::find_if(x + 1, end, is_pass), y = std::find_if(y + 1, other_end, is_pass)) {
-    if (x->pass != y->pass || x->has_action != y->has_action || x->has_second != y->has_second)
+    if (scripts_->by_pass[static_cast<size_t>(x->pass)] !=
+            scripts_->by_pass[static_cast<size_t>(y->pass)] ||
+        x->has_action != y->has_action || x->has_second != y->has_second)
       return false;
     if (x->has_action && !same_action(x->action, y->action)) return false;
     if (x->has_second && !same_action(x->second, y->second)) return false;
@@ -625,8 +699,7 @@ Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments s
 }
 
 Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
-  std::vector<PassScript> scripts;
-  for (const Pass& pass : graph.passes) scripts.push_back(script_of(graph, pass));
+  const PassScripts scripts(graph);
   return ReservedTrace(scripts, graph, graph.roles[role], room, segments, true).two_steps().peak;
 }
 

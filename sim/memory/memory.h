@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,7 @@ Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room,
                              Segments segments = Segments::fixed);
 
 // The same of several roles, or in several rooms: what the passes ask for is found once.
-struct PassScript;
+struct PassScripts;
 class ReservedTraces {
  public:
   // The graph must outlive this.
@@ -72,7 +73,7 @@ class ReservedTraces {
 
  private:
   const OpGraph& graph_;
-  std::vector<PassScript> scripts_;   // by pass
+  std::unique_ptr<const PassScripts> scripts_;
   std::vector<uint64_t> check_sums_;  // of the passes of each role
 };
 

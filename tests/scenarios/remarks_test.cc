@@ -88,7 +88,9 @@ TEST(Cases, WhatIsWrongInOneIsShownWhereItIsWritten) {
   for (const Diagnostic& d : f.all) EXPECT_EQ(d.file, "run.yaml") << d.message;
   EXPECT_THAT(f.lines, Contains(HasSubstr("E202 8:44 the layout holds 2 layers")));
   options.compare_case = "base";
-  EXPECT_EQ(load_scenario_text(text, "run.yaml", options).plan.tp, 2);
+  const Scenario base = load_scenario_text(text, "run.yaml", options);
+  EXPECT_EQ(base.plan.tp, 2);
+  EXPECT_TRUE(base.compare.empty());  // a case is no comparison
 }
 
 // What is said beside an unknown key.
