@@ -50,7 +50,7 @@ std::string html_bar(std::span<const BarPart> parts);
 // "<section id=...><h2>title</h2>...": a panel.
 std::string html_section(std::string_view id, std::string_view title, std::string_view html);
 
-// Folded away until it is asked for, and open on paper.
+// Folded away until it is asked for; the script opens it for paper.
 std::string html_details(std::string_view summary, std::string_view html);
 
 }  // namespace stepcast

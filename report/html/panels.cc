@@ -141,7 +141,7 @@ std::string helps(const Result& r) {
     const double share = share_of(w.saved, r.step_time);
     if (share < 0.005 || shown++ == 3) break;
     s += "<li>" + swatch(spend_style(w.spend)) +
-         html_text(fmt::format("without {} the step would be {} ({}) shorter", title_of(w.spend),
+         html_text(fmt::format("if {} were free, the step would be {} ({}) shorter", title_of(w.spend),
                                format_time(w.saved), percent(share))) +
          "</li>\n";
   }

@@ -16,6 +16,14 @@ function significant(value) {
   return value.toFixed(Math.max(0, 4 - Math.max(1, digits)));
 }
 
+/** Of a mark on an axis with marks so far apart: as many decimals as tell them apart. */
+export function axisTime(ps, step) {
+  if (ps === 0) return "0";
+  const [factor, unit] = kUnits.find(([f]) => Math.abs(ps) >= f) ?? [1, "ps"];
+  const decimals = Math.max(0, Math.ceil(-Math.log10(step / factor) - 1e-9));
+  return (ps / factor).toFixed(decimals) + " " + unit;
+}
+
 export function grouped(n) {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }

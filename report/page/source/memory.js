@@ -4,9 +4,10 @@
 // Tensors are allocated and freed in the order of the program, as the host does; on the axis of time
 // an event stands where its op runs, or where the event before it stands if that is later.
 import { h, sizeCanvas, table } from "./dom.js";
-import { bytes, gib, niceStep, time } from "./format.js";
+import { axisTime, bytes, gib, niceStep, time } from "./format.js";
 import { kOp } from "./data.js";
 import { readPalette } from "./palette.js";
+import { shortName } from "./rows.js";
 
 /** Events of a rank in the order of its program: when, which key, how many bytes. */
 export function memoryEvents(step, rank) {
@@ -53,7 +54,7 @@ export class MemoryChart {
     const choose = h("select", { "aria-label": "Rank", onchange: () => {
       this.rank = step.ranks[Number(choose.value)];
       this.prepare();
-    } }, step.ranks.map((r, i) => h("option", { value: i, selected: r === this.rank }, r.name)));
+    } }, step.ranks.map((r, i) => h("option", { value: i, selected: r === this.rank }, shortName(step, r))));
     this.alive = h("div", { class: "details", id: "alive" });
     place.append(h("div", { class: "tools" }, h("label", {}, "Memory over time of ", choose)), this.canvas, this.alive);
     this.place = place;
@@ -156,7 +157,7 @@ export class MemoryChart {
     for (let t = 0; t <= step.makespan; t += marks) {
       const at = left + t / step.makespan * (width - left - 4);
       g.textAlign = t === 0 ? "left" : at > width - 50 ? "right" : "center";
-      g.fillText(t === 0 ? "0" : time(t), at, height - 9);
+      g.fillText(axisTime(t, marks), at, height - 9);
     }
     if (this.shown >= -1) {
       const t = this.shown < 0 ? 0 : this.events.when[this.shown];
@@ -202,7 +203,7 @@ export class MemoryChart {
     if (rest > 0) shown.push([`${lines.length - 8} more`, "", rest]);
     const when = last < 0 ? 0 : events.when[last];
     this.alive.replaceChildren(table(
-      `Alive on ${this.rank.name} at ${when === 0 ? "the begin" : time(when)}: ${bytes(total)}` + (total === this.peak ? ", the peak" : ""),
+      `Alive on ${shortName(step, this.rank)} at ${when === 0 ? "the begin" : time(when)}: ${bytes(total)}` + (total === this.peak ? ", the peak" : ""),
       ["category", "tensor", "#size"], shown.map(([c, name, b]) => [c, name, bytes(b)])));
   }
 }

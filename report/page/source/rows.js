@@ -68,17 +68,56 @@ function transferRows(step, rank) {
       line.ids.push(id);
       line.until = end[id];
     }
-    for (const line of lines.slice(0, 4))
-      rows.push({ type: "transfer", name, ...gather(begin, end, line.ids) });
+    lines.slice(0, 4).forEach((line, i) =>
+      rows.push({ type: "transfer", name: i === 0 ? name : `${name} ${i + 1}`, ...gather(begin, end, line.ids) }));
   }
   return rows;
+}
+
+// Where one lane stands for all, the rank that its times are of says less than the role.
+export function shortName(step, rank) {
+  return step.lanes.length === 1 ? step.roles[rank.role].name : rank.name;
+}
+
+// Stretches in which the compute stream of a rank stands still between its ops.
+function waitsOf(step, rank) {
+  if (rank.waits) return rank.waits;
+  const row = streamRows(step, rank).find((r) => r.type === "op" && r.stream === 0);
+  const begin = [], end = [];
+  for (let i = 1; row && i < row.ids.length; ++i)
+    if (row.begin[i] > row.end[i - 1]) {
+      begin.push(row.end[i - 1]);
+      end.push(row.begin[i]);
+    }
+  rank.waits = { begin, end, ids: begin, known: new Int8Array(begin.length) };
+  return rank.waits;
+}
+
+/** Whether something is on its way to or from the rank during most of that wait. */
+export function waitsForOthers(step, rank, i) {
+  const { begin, end, known } = rank.waits;
+  if (known[i] === 0) {
+    const least = (end[i] - begin[i]) / 2;
+    known[i] = 1;
+    for (const row of streamRows(step, rank)) {
+      if (row.type === "op" && (row.stream === 0 || row.name === "copy")) continue;
+      let sum = 0;
+      for (let k = firstAfter(row, begin[i]); k < row.ids.length && row.begin[k] < end[i]; ++k)
+        sum += Math.min(row.end[k], end[i]) - Math.max(row.begin[k], begin[i]);
+      if (sum >= least) known[i] = 2;
+    }
+  }
+  return known[i] === 2;
 }
 
 /** All lines to draw.  `open`: numbers of unfolded ranks; `copies`: those whose equals are listed. */
 export function layRows(step, open, copies) {
   const rows = [];
   step.ranks.forEach((rank, number) => {
-    rows.push({ ...passRow(step, rank), rank, number, head: true, name: rank.name, copies: rank.copies });
+    rows.push({
+      ...passRow(step, rank), rank, number, head: true, name: shortName(step, rank), copies: rank.copies,
+      waits: waitsOf(step, rank),
+    });
     if (open.has(number))
       for (const row of streamRows(step, rank)) rows.push({ ...row, rank, number });
     if (copies.has(number))

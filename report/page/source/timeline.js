@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline on a canvas: all ranks above each other over one axis of time.
 import { h, sizeCanvas, table } from "./dom.js";
-import { grouped, niceStep, percent, time } from "./format.js";
-import { factsOf, firstAfter, layRows, lookOf, nameOf, opFacts, sumsOf } from "./rows.js";
+import { axisTime, grouped, niceStep, percent, time } from "./format.js";
+import { factsOf, firstAfter, layRows, lookOf, nameOf, opFacts, sumsOf, waitsForOthers } from "./rows.js";
 import { readPalette } from "./palette.js";
 import { readState, writeState } from "./state.js";
 
-const kHead = 22, kStream = 15, kAxis = 24, kMostHeight = 620, kLetter = 6.2;
+const kHead = 23, kStream = 15, kAxis = 24, kMostHeight = 620, kLetter = 6.5;
 
 export class Timeline {
   constructor(step, place) {
@@ -160,7 +160,7 @@ export class Timeline {
       const x = Math.round(this.x(t)) + 0.5;
       g.moveTo(x, 4);
       g.lineTo(x, this.height);
-      const label = t === 0 ? "0" : time(t);
+      const label = axisTime(t, step);
       if (x + label.length * kLetter < this.width) g.fillText(label, x + 4, 11);
     }
     g.stroke();
@@ -191,7 +191,7 @@ export class Timeline {
   // than what a screen shows.
   drawRow(g, row, y) {
     const { begin, end, ids } = row, { step, from, until, palette, matches } = this;
-    const bar = row.height - (row.head ? 5 : 3), low = this.gutter, high = this.width;
+    const bar = row.height - (row.head ? 8 : 3), low = this.gutter, high = this.width;
     const scale = (high - low) / (until - from);
     let drawn = low - 1, style = "";
     for (let i = firstAfter(row, from); i < ids.length; ++i) {
@@ -230,6 +230,21 @@ export class Timeline {
       }
     }
     g.globalAlpha = 1;
+    if (row.head) this.drawWaits(g, row, y + bar + 1.5);
+  }
+
+  // Below its passes, where a rank stands still for communication.
+  drawWaits(g, row, y) {
+    const { waits } = row, low = this.gutter, scale = (this.width - low) / (this.until - this.from);
+    g.fillStyle = this.palette.kinds.X[0].fill;
+    let drawn = low - 1;
+    for (let i = firstAfter(waits, this.from); i < waits.ids.length && waits.begin[i] < this.until; ++i) {
+      const x0 = Math.max(low, low + (waits.begin[i] - this.from) * scale), w = low + (waits.end[i] - this.from) * scale - x0;
+      const pixel = Math.floor(x0);
+      if (w < 1 && (pixel <= drawn || w < 0.15)) continue;
+      drawn = pixel;
+      if (waitsForOthers(this.step, row.rank, i)) g.fillRect(x0, y, Math.max(1, w), 3);
+    }
   }
 
   headOf(role) {
@@ -240,7 +255,8 @@ export class Timeline {
   drawPath(g) {
     const heads = this.step.roles.map((_, role) => this.headOf(role));
     g.strokeStyle = this.palette.ink;
-    g.lineWidth = 1.5;
+    g.lineWidth = 1.3;
+    g.globalAlpha = 0.75;
     g.beginPath();
     let last = null;
     for (const s of this.step.path) {
@@ -264,6 +280,7 @@ export class Timeline {
     }
     g.stroke();
     g.lineWidth = 1;
+    g.globalAlpha = 1;
   }
 
   clampX(x) { return Math.max(this.gutter, Math.min(this.width, x)); }
