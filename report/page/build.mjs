@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm ci && npm run build: makes page.html of source/.  Script and style sheet are inlined, and a
+// node build.mjs TOOLS: makes page.html of source/, with the esbuild in TOOLS/node_modules.  Script and style sheet are inlined, and a
 // content security policy allows these two by their hashes and nothing else.  The hash of the
 // sources goes along, so that a test can tell when the page was not built anew after a change.
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { createRequire } from "node:module";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+
+const { build } = createRequire(resolve(process.argv[2], "package.json"))("esbuild");
 
 const here = dirname(fileURLToPath(import.meta.url));
 const source = join(here, "source");

@@ -100,6 +100,7 @@ export class MemoryChart {
     this.peak = peak;
     this.canvas.dataset.peak = peak;
     this.canvas.dataset.left = total;
+    this.canvas.dataset.start = this.start.reduce((a, b) => a + b, 0);
     this.show(at);
     this.draw();
   }

@@ -24,7 +24,7 @@ export class Timeline {
     this.theme();
     this.rows = layRows(step, this.open, this.copies);
     this.restore();
-    this.layout();
+    this.canvas.dataset.slices = step.ranks.reduce((sum, r) => sum + r.ops + r.program.count, 0) + step.rendezvous;
   }
 
   // ------------------------------------------------------------------------------------- elements
@@ -445,8 +445,10 @@ export class Timeline {
 
   toggle(set, number) {
     if (!set.delete(number)) set.add(number);
-    this.focus = { row: -1, slice: -1 };
+    const now = this.rows[this.focus.row];
     this.layout();
+    const row = this.rows.findIndex((r) => r.head && r.number === number);
+    if (now) this.focus = { row, slice: now.head ? this.focus.slice : -1 };
     this.save();
   }
 
