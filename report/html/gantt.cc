@@ -79,17 +79,17 @@ std::string lane(const RoleOps& role, const RoleTimeline& times, Time whole, int
 }  // namespace
 
 std::string gantt_svg(const Result& r, size_t most_ranks) {
-  if (!r.graph || r.makespan.count() <= 0) return {};
+  if (!r.graph || r.timeline.makespan.count() <= 0) return {};
   const size_t roles = std::min(r.graph->roles.size(), r.timeline.roles.size());
   const size_t shown = std::min(roles, most_ranks);
   if (shown == 0) return {};
   std::string body;
   for (size_t i = 0; i < shown; ++i) {
-    const size_t role = shown == roles ? i : i * (roles - 1) / (shown - 1);
+    const size_t role = shown == roles || shown == 1 ? i : i * (roles - 1) / (shown - 1);
     const int64_t y = static_cast<int64_t>(i) * kRow + 4;
     body += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", kLabelWidth - 8,
                         y + 10, html_text(role_name(r, static_cast<uint32_t>(role))));
-    body += lane(r.graph->roles[role], r.timeline.roles[role], r.makespan, y) + '\n';
+    body += lane(r.graph->roles[role], r.timeline.roles[role], r.timeline.makespan, y) + '\n';
   }
   const int64_t bottom = static_cast<int64_t>(shown) * kRow + 4;
   for (int i = 0; i <= 5; ++i) {
@@ -97,8 +97,11 @@ std::string gantt_svg(const Result& r, size_t most_ranks) {
     body += fmt::format(
         "<path class=\"tick\" d=\"M{0} 2V{1}\"/><text x=\"{0}\" y=\"{2}\" text-anchor=\"{3}\">{4}"
         "</text>",
-        x, bottom, bottom + 14, i == 5 ? "end" : i == 0 ? "start" : "middle",
-        html_text(format_time(r.makespan * i / 5)));
+        x, bottom, bottom + 14,
+        i == 5   ? "end"
+        : i == 0 ? "start"
+                 : "middle",
+        html_text(format_time(r.timeline.makespan * i / 5)));
   }
   return fmt::format(
              "<svg class=\"gantt\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Timeline of {} "

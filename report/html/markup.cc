@@ -81,8 +81,9 @@ std::string html_bar(std::span<const BarPart> parts) {
 }
 
 std::string html_section(std::string_view id, std::string_view title, std::string_view html) {
-  return fmt::format("<section id=\"{0}\" aria-labelledby=\"{0}-title\"><h2 id=\"{0}-title\">{1}</h2>\n",
-                     id, html_text(title)) +
+  return fmt::format(
+             "<section id=\"{0}\" aria-labelledby=\"{0}-title\"><h2 id=\"{0}-title\">{1}</h2>\n",
+             id, html_text(title)) +
          std::string(html) + "</section>\n";
 }
 

@@ -22,8 +22,8 @@ namespace {
 
 // The template up to each of its marks, then what follows the last.
 std::array<std::string_view, 4> template_parts() {
-  static constexpr std::array<std::string_view, 3> kMarks{
-      "<!--title-->", "<!--body-->", "<!--data-->"};
+  static constexpr std::array<std::string_view, 3> kMarks{"<!--title-->", "<!--body-->",
+                                                          "<!--data-->"};
   STEPCAST_CHECK(page_files().size() == 1, "the page is one file");
   std::string_view rest = page_files().front().second;
   std::array<std::string_view, 4> parts;

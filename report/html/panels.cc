@@ -90,7 +90,8 @@ std::string interval_picture(const Result& r, const PageFacts& facts) {
   s += fmt::format(
       "<text x=\"{}\" y=\"58\" text-anchor=\"middle\">{}</text><text x=\"{}\" y=\"58\" "
       "text-anchor=\"middle\">{}</text>",
-      x(a), html_text(format_time(r.interval->low)), x(b), html_text(format_time(r.interval->high)));
+      x(a), html_text(format_time(r.interval->low)), x(b),
+      html_text(format_time(r.interval->high)));
   s += fmt::format(
       "<path class=\"forecast\" d=\"M{0} 22V46\"/><text class=\"strong\" x=\"{0}\" y=\"15\" "
       "text-anchor=\"middle\">forecast {1}</text>",
@@ -134,15 +135,16 @@ std::string published_lines(const Result& r, const PageFacts& facts) {
 // What would help most, by how much shorter the step would be without each cost.
 std::string helps(const Result& r) {
   std::vector<WhatIf> most = r.what_if;
-  std::ranges::stable_sort(most, [](const WhatIf& a, const WhatIf& b) { return a.saved > b.saved; });
+  std::ranges::stable_sort(most,
+                           [](const WhatIf& a, const WhatIf& b) { return a.saved > b.saved; });
   std::string s;
   int shown = 0;
   for (const WhatIf& w : most) {
     const double share = share_of(w.saved, r.step_time);
     if (share < 0.005 || shown++ == 3) break;
     s += "<li>" + swatch(spend_style(w.spend)) +
-         html_text(fmt::format("if {} were free, the step would be {} ({}) shorter", title_of(w.spend),
-                               format_time(w.saved), percent(share))) +
+         html_text(fmt::format("if {} were free, the step would be {} ({}) shorter",
+                               title_of(w.spend), format_time(w.saved), percent(share))) +
          "</li>\n";
   }
   if (const std::string next = next_step(r); !next.empty())
@@ -153,11 +155,11 @@ std::string helps(const Result& r) {
 }  // namespace
 
 std::string verdict_panel(const Result& r, const PageFacts& facts) {
-  std::string cards = card("Step time", format_time(r.step_time),
-                           r.interval ? interval_name(*r.interval) + ": " +
-                                            interval_text(r.step_time, *r.interval)
-                                      : "no interval: nothing like it was measured",
-                           "wide");
+  std::string cards =
+      card("Step time", format_time(r.step_time),
+           r.interval ? interval_name(*r.interval) + ": " + interval_text(r.step_time, *r.interval)
+                      : "no interval: nothing like it was measured",
+           "wide");
   if (r.reserved_role < r.memory.size())
     cards += card("Peak memory", gib(r.memory_reserved) + " GiB",
                   fmt::format("of {} usable on {}: {}", gib(r.memory_usable),
@@ -240,7 +242,9 @@ std::string account_panel(const Result& r) {
           (what_if ? "If it were free: how the step would change if that cost took no time, "
                      "simulated anew for each"
                    : "") +
-          (what_if && r.what_if_without_contention ? ", without contention." : what_if ? "." : "") +
+          (what_if && r.what_if_without_contention ? ", without contention."
+           : what_if                               ? "."
+                                                   : "") +
           (r.what_if_left_out ? " What each cost is worth was left out where so many ranks differ; "
                                 "--what-if asks for it."
                               : ""),
@@ -271,7 +275,7 @@ std::string timeline_panel(const Result& r) {
   for (const Legend& l : kLegend)
     legend += "<li>" + swatch(l.style) + std::string(l.words) + "</li>";
   legend += "</ul>\n";
-  const TimeScale scale = scale_of(r.makespan);
+  const TimeScale scale = scale_of(r.timeline.makespan);
   const std::string unit(scale.unit);
   const std::array<HtmlColumn, 6> columns{{{"rank", false},
                                            {"equal ranks", true},
@@ -333,10 +337,8 @@ std::string memory_panel(const Result& r) {
               std::string(category_title(static_cast<MemoryCategory>(c))) + "</li>";
   legend += "<li>" + swatch("m-gaps") + "reserved, not in use</li></ul>\n";
 
-  std::vector<HtmlColumn> columns{{"rank", false},
-                                  {"at the peak", false},
-                                  {"reserved, GiB", true},
-                                  {"allocated, GiB", true}};
+  std::vector<HtmlColumn> columns{
+      {"rank", false}, {"at the peak", false}, {"reserved, GiB", true}, {"allocated, GiB", true}};
   for (const int c : used)
     columns.push_back({std::string(category_title(static_cast<MemoryCategory>(c))), true});
   columns.push_back({"microbatches", true});
@@ -403,13 +405,13 @@ std::string bubble_panel(const Result& r) {
   std::vector<double> sums;
   for (const SpendTable& t : roles) {
     double sum = 0;
-    for (const Spend c : causes) sum += share_of(t[static_cast<size_t>(c)], r.makespan);
+    for (const Spend c : causes) sum += share_of(t[static_cast<size_t>(c)], r.timeline.makespan);
     sums.push_back(sum);
     most = std::max(most, sum);
   }
   std::string legend = "<ul class=\"legend\">";
-  std::vector<HtmlColumn> columns{{"rank", false}, {"time not spent computing", false},
-                                  {"sum", true}};
+  std::vector<HtmlColumn> columns{
+      {"rank", false}, {"time not spent computing", false}, {"sum", true}};
   for (const Spend c : causes) {
     legend += "<li>" + swatch(spend_style(c)) + html_text(title_of(c)) + "</li>";
     columns.push_back({std::string(title_of(c)), true});
@@ -420,7 +422,7 @@ std::string bubble_panel(const Result& r) {
     std::vector<BarPart> parts;
     for (const Spend c : causes) {
       const Time t = roles[role][static_cast<size_t>(c)];
-      parts.push_back({share_of(t, r.makespan) / most, spend_style(c),
+      parts.push_back({share_of(t, r.timeline.makespan) / most, spend_style(c),
                        fmt::format("{}: {}", title_of(c), format_time(t))});
     }
     table.row(role == r.account.critical_role ? "mark" : "")
@@ -428,7 +430,7 @@ std::string bubble_panel(const Result& r) {
         .html(html_bar(parts))
         .text(fixed(sums[role] * 100, 1));
     for (const Spend c : causes)
-      table.text(fixed(share_of(roles[role][static_cast<size_t>(c)], r.makespan) * 100, 1));
+      table.text(fixed(share_of(roles[role][static_cast<size_t>(c)], r.timeline.makespan) * 100, 1));
   }
   return html_section("bubble", "What each rank waits for", legend + table.finish());
 }

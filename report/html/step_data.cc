@@ -11,6 +11,7 @@
 #include "report/text/roles.h"
 #include "sim/check.h"
 #include "sim/graph/spend.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -40,10 +41,10 @@ void write_works(JsonWriter& json, const Result& r) {
   size_t i = 0;
   json.objects("works", r.graph->works, [&](const Work& work) {
     const Price& price = r.prices->by_work[i++];
-    json.member("what", describe(work));
+    json.member("what", escape_text(describe(work)));
     json.member("ps", int64_t{price.time.count()});
     json.member("origin", static_cast<int>(price.origin));
-    json.member("basis", price.basis);
+    json.member("basis", escape_text(price.basis));
     json.member("axis", is_communication(work.kind) ? name_of(work.axis) : "");
     json.member("sends", work.kind == WorkKind::send_recv ? 1 : 0);
   });
@@ -66,7 +67,7 @@ class MemoryKeys {
 
 void write_passes(JsonWriter& json, const OpGraph& graph, MemoryKeys& keys) {
   json.objects("passes", graph.passes, [&](const Pass& pass) {
-    json.member("name", pass.name);
+    json.member("name", escape_text(pass.name));
     // Flat rows: of an op its work, stream, phase, label, layer + 1 and item of the account.
     json.key("ops");
     json.begin_array();
@@ -126,12 +127,14 @@ std::string step_header(const Result& r, const std::vector<Shown>& lanes) {
   JsonWriter json(0);
   MemoryKeys keys;
   json.begin_object();
-  json.member("name", r.scenario.name);
-  json.member("makespan", int64_t{r.makespan.count()});
+  json.member("makespan", int64_t{r.timeline.makespan.count()});
   json.member("usable", r.memory_usable.value);
   json.member("critical", r.account.critical_role);
   json.member("fullest", r.reserved_role);
-  json.values("labels", graph.labels);
+  json.key("labels");
+  json.begin_array();
+  for (const std::string& label : graph.labels) json.value(escape_text(label));
+  json.end_array();
   write_names(json, "spends", kSpends, [](int i) { return name_of(static_cast<Spend>(i)); });
   write_names(json, "spend_titles", kSpends, [](int i) { return title_of(static_cast<Spend>(i)); });
   write_names(json, "streams", kStreams, [](int i) { return name_of(static_cast<Stream>(i)); });
@@ -169,7 +172,7 @@ std::string step_header(const Result& r, const std::vector<Shown>& lanes) {
   json.objects("lanes", lanes, [&](const Shown& lane) {
     json.objects("ranks", lane.ranks, [&](const auto& rank) {
       json.member("role", rank.first);
-      json.member("name", rank.second);
+      json.member("name", escape_text(rank.second));
     });
   });
   json.member("rendezvous", static_cast<int64_t>(graph.rendezvous.size()));

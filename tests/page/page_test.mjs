@@ -224,10 +224,17 @@ describe("names out of files", () => {
   const text = odd.replaceAll('"', '\\"');
 
   test("are text wherever they stand", async () => {
-    const file = "<img src=x onerror=window.pwned=3>.yaml";
-    writeFileSync(join(place, "base.yaml"), "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 2, dp: 2}\nbatch: {global: 16, micro: 1, seq: 2048}\n");
-    writeFileSync(join(place, file), `extends: base.yaml\nname: "${text}"\ndescription: "${text}"\n` +
-      `model: {preset: llama3-8b, name: "${text}"}\n` +
+    const named = (n, end) => `<img src=x onerror=window.pwned=${n}>.${end}`;
+    const write = (name, content) => writeFileSync(join(place, name), content);
+    write(named(3, "json"), '{"model_type":"llama","hidden_size":4096,"num_hidden_layers":8,"num_attention_heads":32,' +
+      '"vocab_size":32000,"intermediate_size":11008,"tie_word_embeddings":false}');
+    write(named(4, "csv"), readFileSync(join(examples, "../../calibrate/data/tables/h100-sxm.csv")));
+    run("schedule", "export", "1f1b", "--pp", "2", "--microbatches", "8", "-o", named(5, "csv"));
+    write(named(6, "yaml"), "parallel: {tp: 2, pp: 2}\nbatch: {global: 32, micro: 1, seq: 2048}\n");
+    const file = named(7, "yaml");
+    write(file, `extends: "${named(6, "yaml")}"\nname: "${text}"\ndescription: "${text}"\n` +
+      `model: {hf: "${named(3, "json")}"}\ncalibration: "${named(4, "csv")}"\nschedule: {file: "${named(5, "csv")}"}\n` +
+      `cluster: {preset: dgx-h100, nodes: 2, fabric: {tiers: [{name: "${text}", size: 16}]}}\n` +
       `measured: {step_time: 1s, source: "${text}"}\n`);
     const { path, json } = report("hostile.html", file, "-s", "parallel.zero=1");
     assert.ok(json.scenario.name.includes("<script>"));
@@ -242,9 +249,10 @@ describe("names out of files", () => {
       assert.ok(shown.includes("\\x0a\\u202eabc\\u200b"));
       assert.ok(!/[\u202a-\u202e\u200b-\u200f\u2066-\u2069]/.test(await page.locator("body").innerText()));
       if (javaScriptEnabled) assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 1400);
+      const settings = await page.locator("#scenario").textContent();
+      for (let n = 3; n <= 7; ++n) assert.ok(settings.includes(`<img src=x onerror=window.pwned=${n}>`), String(n));
       await close();
     }
-    rmSync(join(place, file));
   });
 });
 
