@@ -430,7 +430,8 @@ std::string bubble_panel(const Result& r) {
         .html(html_bar(parts))
         .text(fixed(sums[role] * 100, 1));
     for (const Spend c : causes)
-      table.text(fixed(share_of(roles[role][static_cast<size_t>(c)], r.timeline.makespan) * 100, 1));
+      table.text(
+          fixed(share_of(roles[role][static_cast<size_t>(c)], r.timeline.makespan) * 100, 1));
   }
   return html_section("bubble", "What each rank waits for", legend + table.finish());
 }

@@ -52,6 +52,7 @@ void write_page(const Result& result, const Scenario& scenario, const Arguments&
   OutputFile file(args.html, args.force);
   write_run_page(result, facts, [&](std::string_view piece) { file.write(piece); });
   file.commit();
+  if (!args.quiet) write_stderr("report: " + escape_text(args.html) + "; any browser opens it\n");
 }
 
 }  // namespace stepcast::cli
