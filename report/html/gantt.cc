@@ -78,18 +78,19 @@ std::string lane(const RoleOps& role, const RoleTimeline& times, Time whole, int
 
 }  // namespace
 
-std::string gantt_svg(const Result& r, size_t most_ranks) {
+std::string gantt_svg(const Result& r, size_t most_ranks, Time whole) {
   if (!r.graph || r.timeline.makespan.count() <= 0) return {};
   const size_t roles = std::min(r.graph->roles.size(), r.timeline.roles.size());
   const size_t shown = std::min(roles, most_ranks);
   if (shown == 0) return {};
+  whole = std::max(whole, r.timeline.makespan);
   std::string body;
   for (size_t i = 0; i < shown; ++i) {
     const size_t role = shown == roles || shown == 1 ? i : i * (roles - 1) / (shown - 1);
     const int64_t y = static_cast<int64_t>(i) * kRow + 4;
     body += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", kLabelWidth - 8,
                         y + 10, html_text(role_name(r, static_cast<uint32_t>(role))));
-    body += lane(r.graph->roles[role], r.timeline.roles[role], r.timeline.makespan, y) + '\n';
+    body += lane(r.graph->roles[role], r.timeline.roles[role], whole, y) + '\n';
   }
   const int64_t bottom = static_cast<int64_t>(shown) * kRow + 4;
   for (int i = 0; i <= 5; ++i) {
@@ -101,7 +102,7 @@ std::string gantt_svg(const Result& r, size_t most_ranks) {
         i == 5   ? "end"
         : i == 0 ? "start"
                  : "middle",
-        html_text(format_time(r.timeline.makespan * i / 5)));
+        html_text(format_time(whole * i / 5)));
   }
   return fmt::format(
              "<svg class=\"gantt\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Timeline of {} "

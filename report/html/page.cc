@@ -70,4 +70,27 @@ void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sin
   sink(parts[3]);
 }
 
+void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
+                        std::span<const LeftOut> left_out, const PageSink& sink) {
+  STEPCAST_CHECK(!cases.empty() && cases.size() <= kMostPageCases && baseline < cases.size(),
+                 "as many cases as a page takes, and the baseline among them");
+  std::string names;
+  for (const PageCase& c : cases) names += (names.empty() ? "" : ", ") + c.name;
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(names));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(names) + "</h1>\n<p class=\"headline\">" +
+       std::to_string(cases.size()) + " cases side by side</p></header>\n<main>\n");
+  sink(cases_panel(cases, baseline, left_out));
+  sink(accounts_panel(cases));
+  sink(timelines_panel(cases));
+  sink(memories_panel(cases));
+  sink(differences_panel(cases, facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  for (const PageCase& c : cases) sink(base64(deflated(step_data(*c.result))) + '\n');
+  sink(parts[3]);
+}
+
 }  // namespace stepcast

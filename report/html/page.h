@@ -12,10 +12,12 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "report/text/compare.h"
 #include "report/text/explain.h"
 #include "sim/result.h"
 #include "sim/units.h"
@@ -40,10 +42,26 @@ struct PageFacts {
   std::string cluster_svg;  // a whole document (report/svg/topology.h); empty: no picture
 };
 
+// A result beside others.  Both are needed while the page is written.
+struct PageCase {
+  std::string name;
+  const Result* result = nullptr;
+  std::vector<SettingLine> settings;
+  std::vector<PublishedFigures> published;
+};
+
+// Timelines that a browser draws above each other without trouble.
+constexpr size_t kMostPageCases = 8;
+
 // Called with pieces of the file, in order.
 using PageSink = std::function<void(std::string_view)>;
 
 // REQUIRES: as step_data().  What `sink` throws passes through.
 void write_run_page(const Result& result, const PageFacts& facts, const PageSink& sink);
+
+// The same of several results side by side, on shared axes.  Of `facts` version and command are
+// shown.  REQUIRES: 1 to kMostPageCases cases, each as step_data(); baseline is one of them.
+void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
+                        std::span<const LeftOut> left_out, const PageSink& sink);
 
 }  // namespace stepcast

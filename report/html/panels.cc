@@ -20,8 +20,6 @@
 #include "sim/graph/spend.h"
 
 namespace stepcast {
-namespace {
-
 std::string spend_style(Spend s) {
   return "s-" + std::string(name_of(s));
 }
@@ -32,14 +30,19 @@ std::string in_scale(Time t, const TimeScale& scale) {
   return format_quanta((t.count() + (t.count() < 0 ? -half : half)) / scale.quantum_ps, scale);
 }
 
-std::string paragraph(std::string_view text, std::string_view style = {}) {
-  return (style.empty() ? "<p>" : "<p class=\"" + std::string(style) + "\">") + html_text(text) +
-         "</p>\n";
-}
-
 std::string swatch(std::string_view style) {
   return "<svg class=\"swatch\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"" +
          std::string(style) + "\" width=\"10\" height=\"10\"/></svg>";
+}
+
+std::string note(std::string_view text) {
+  return "<p class=\"note\">" + html_text(text) + "</p>\n";
+}
+
+namespace {
+
+std::string paragraph(std::string_view text) {
+  return "<p>" + html_text(text) + "</p>\n";
 }
 
 // ------------------------------------------------------------------------------------- verdict
@@ -237,44 +240,39 @@ std::string account_panel(const Result& r) {
     if (what_if) table.text(saved);
   }
   std::string s = table.finish();
-  s += paragraph(
-      std::string("Times add up to the step. ") +
-          (what_if ? "If it were free: how the step would change if that cost took no time, "
-                     "simulated anew for each"
-                   : "") +
-          (what_if && r.what_if_without_contention ? ", without contention."
-           : what_if                               ? "."
-                                                   : "") +
-          (r.what_if_left_out ? " What each cost is worth was left out where so many ranks differ; "
-                                "--what-if asks for it."
-                              : ""),
-      "note");
+  s += note(std::string("Times add up to the step. ") +
+            (what_if ? "If it were free: how the step would change if that cost took no time, "
+                       "simulated anew for each"
+                     : "") +
+            (what_if && r.what_if_without_contention ? ", without contention."
+             : what_if                               ? "."
+                                                     : "") +
+            (r.what_if_left_out
+                 ? " What each cost is worth was left out where so many ranks differ; "
+                   "--what-if asks for it."
+                 : ""));
   return html_section("account", "Where the step goes", s);
 }
 
 // ------------------------------------------------------------------------------------ timeline
 
-namespace {
-
-struct Legend {
-  std::string_view style, words;
-};
-constexpr std::array<Legend, 6> kLegend{{{"a-F", "forward"},
-                                         {"a-B", "backward"},
-                                         {"a-W", "weight gradients"},
-                                         {"a-R", "recompute"},
-                                         {"a-U", "optimizer, gradients"},
-                                         {"a-X", "communication"}}};
-
-}  // namespace
+std::string timeline_legend() {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLegend{
+      {{"a-F", "forward"},
+       {"a-B", "backward"},
+       {"a-W", "weight gradients"},
+       {"a-R", "recompute"},
+       {"a-U", "optimizer, gradients"},
+       {"a-X", "communication"}}};
+  std::string legend = "<ul class=\"legend\">";
+  for (const auto& [style, words] : kLegend)
+    legend += "<li>" + swatch(style) + std::string(words) + "</li>";
+  return legend + "</ul>\n";
+}
 
 std::string timeline_panel(const Result& r) {
   const std::string picture = gantt_svg(r);
   if (picture.empty()) return {};
-  std::string legend = "<ul class=\"legend\">";
-  for (const Legend& l : kLegend)
-    legend += "<li>" + swatch(l.style) + std::string(l.words) + "</li>";
-  legend += "</ul>\n";
   const TimeScale scale = scale_of(r.timeline.makespan);
   const std::string unit(scale.unit);
   const std::array<HtmlColumn, 6> columns{{{"rank", false},
@@ -295,7 +293,8 @@ std::string timeline_panel(const Result& r) {
         .text(in_scale(t.end, scale));
   }
   return html_section("timeline", "Timeline",
-                      legend + "<figure id=\"gantt\">" + picture + "</figure>\n" +
+                      timeline_legend() + "<figure id=\"gantt\" class=\"timeline\">" + picture +
+                          "</figure>\n" +
                           html_details("Begin and end of each rank as a table", table.finish()));
 }
 
@@ -320,23 +319,43 @@ std::string category_style(int c) {
   return "m-" + std::string(name_of(static_cast<MemoryCategory>(c)));
 }
 
+// Categories that hold something at the peak of any of the ranks.
+std::vector<int> used_categories(std::span<const RankMemory> ranks) {
+  std::vector<int> used;
+  for (int c = 0; c < kMemoryCategories; ++c)
+    if (std::ranges::any_of(ranks, [&](const RankMemory& m) {
+          return m.memory.at_peak[static_cast<size_t>(c)].value > 0;
+        }))
+      used.push_back(c);
+  return used;
+}
+
 }  // namespace
+
+std::string memory_legend(std::span<const RankMemory> ranks) {
+  std::string legend = "<ul class=\"legend\">";
+  for (const int c : used_categories(ranks))
+    legend += "<li>" + swatch(category_style(c)) +
+              std::string(category_title(static_cast<MemoryCategory>(c))) + "</li>";
+  return legend + "<li>" + swatch("m-gaps") + "reserved, not in use</li></ul>\n";
+}
+
+std::string memory_bar(const RankMemory& m, double whole) {
+  std::vector<BarPart> parts;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const Bytes bytes = m.memory.at_peak[static_cast<size_t>(c)];
+    parts.push_back({static_cast<double>(bytes.value) / whole, category_style(c),
+                     fmt::format("{}: {}", category_title(static_cast<MemoryCategory>(c)),
+                                 format_bytes(bytes))});
+  }
+  parts.push_back({static_cast<double>((m.reserved - m.memory.peak).value) / whole, "m-gaps",
+                   "reserved, not in use"});
+  return html_bar(parts);
+}
 
 std::string memory_panel(const Result& r) {
   if (r.memory.empty()) return {};
-  std::vector<int> used;
-  for (int c = 0; c < kMemoryCategories; ++c)
-    for (const RankMemory& m : r.memory)
-      if (m.memory.at_peak[static_cast<size_t>(c)].value > 0) {
-        used.push_back(c);
-        break;
-      }
-  std::string legend = "<ul class=\"legend\">";
-  for (const int c : used)
-    legend += "<li>" + swatch(category_style(c)) +
-              std::string(category_title(static_cast<MemoryCategory>(c))) + "</li>";
-  legend += "<li>" + swatch("m-gaps") + "reserved, not in use</li></ul>\n";
-
+  const std::vector<int> used = used_categories(r.memory);
   std::vector<HtmlColumn> columns{
       {"rank", false}, {"at the peak", false}, {"reserved, GiB", true}, {"allocated, GiB", true}};
   for (const int c : used)
@@ -347,27 +366,18 @@ std::string memory_panel(const Result& r) {
       std::max(r.memory_usable.value, std::max<int64_t>(1, r.memory_reserved.value)));
   for (uint32_t role = 0; role < r.memory.size(); ++role) {
     const RankMemory& m = r.memory[role];
-    std::vector<BarPart> parts;
-    for (const int c : used) {
-      const Bytes bytes = m.memory.at_peak[static_cast<size_t>(c)];
-      parts.push_back({static_cast<double>(bytes.value) / whole, category_style(c),
-                       fmt::format("{}: {}", category_title(static_cast<MemoryCategory>(c)),
-                                   format_bytes(bytes))});
-    }
-    parts.push_back({static_cast<double>((m.reserved - m.memory.peak).value) / whole, "m-gaps",
-                     "reserved, not in use"});
     table.row(role == r.reserved_role ? "mark" : "")
         .text(role_name(r, role))
-        .html(html_bar(parts))
+        .html(memory_bar(m, whole))
         .text(gib(m.reserved))
         .text(gib(m.memory.peak));
     for (const int c : used) table.text(gib(m.memory.at_peak[static_cast<size_t>(c)]));
     table.text(grouped(m.memory.peak_in_flight));
   }
-  std::string s = legend + "<figure id=\"memory-chart\"></figure>\n" + table.finish();
-  s += paragraph(fmt::format("Bars are as wide as the {} GiB that a GPU has for the step.",
-                             gib(r.memory_usable)),
-                 "note");
+  std::string s =
+      memory_legend(r.memory) + "<figure id=\"memory-chart\"></figure>\n" + table.finish();
+  s += note(fmt::format("Bars are as wide as the {} GiB that a GPU has for the step.",
+                        gib(r.memory_usable)));
   if (r.reserved_role < r.memory.size()) {
     const RankMemory& fullest = r.memory[r.reserved_role];
     const std::array<HtmlColumn, 2> terms{{{"tensor", false}, {"GiB", true}}};
@@ -438,6 +448,16 @@ std::string bubble_panel(const Result& r) {
 
 // ------------------------------------------------------------------------------- communication
 
+namespace {
+
+// "TP", but "embedding".
+std::string axis_title(Axis axis) {
+  const std::string_view name = name_of(axis);
+  return name.size() <= 3 ? upper_case(name) : std::string(name);
+}
+
+}  // namespace
+
 std::string communication_panel(const Result& r) {
   const uint32_t role = r.account.critical_role;
   if (!r.graph || !r.prices || role >= r.timeline.roles.size()) return {};
@@ -469,7 +489,7 @@ std::string communication_panel(const Result& r) {
          {share_of(l.total - l.exposed, r.step_time) / most, "t-hidden", "beside compute"}}};
     table.row()
         .text(l.name)
-        .text(upper_case(name_of(work.axis)))
+        .text(axis_title(work.axis))
         .text(algorithm)
         .text(price.crosses_nodes ? "network" : "inside nodes")
         .text(grouped(l.runs))
@@ -482,9 +502,8 @@ std::string communication_panel(const Result& r) {
       "communication", "Communication",
       "<ul class=\"legend\"><li>" + swatch("t-exposed") + "exposed</li><li>" + swatch("t-hidden") +
           "beside compute</li></ul>\n" + table.finish() +
-          paragraph("Exposed is communication while nothing computes on the rank; two at a time "
-                    "both count, so that the sum may exceed what the account has.",
-                    "note"));
+          note("Exposed is communication while nothing computes on the rank; two at a time "
+               "both count, so that the sum may exceed what the account has."));
 }
 
 // --------------------------------------------------------------------- cluster, trust, scenario

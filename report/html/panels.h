@@ -3,8 +3,11 @@
 // section; "" if there is nothing to say.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "report/format.h"
 #include "report/html/page.h"
 #include "sim/result.h"
 
@@ -19,5 +22,26 @@ std::string communication_panel(const Result& result);
 std::string cluster_panel(const PageFacts& facts);
 std::string trust_panel(const Result& result);
 std::string scenario_panel(const Result& result, const PageFacts& facts);
+
+// --- Of several results
+
+std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
+                        std::span<const LeftOut> left_out);
+std::string accounts_panel(std::span<const PageCase> cases);
+std::string timelines_panel(std::span<const PageCase> cases);
+std::string memories_panel(std::span<const PageCase> cases);
+std::string differences_panel(std::span<const PageCase> cases, const PageFacts& facts);
+
+// --- What panels of one result and of several have in common
+
+std::string swatch(std::string_view style);
+// Times in one unit, so that a column lines up; the unit is said once.
+std::string in_scale(Time t, const TimeScale& scale);
+std::string spend_style(Spend s);
+std::string note(std::string_view text);
+std::string timeline_legend();
+std::string memory_legend(std::span<const RankMemory> ranks);
+// A bar of the categories at the peak and of what is reserved beside them, over `whole` bytes.
+std::string memory_bar(const RankMemory& memory, double whole);
 
 }  // namespace stepcast

@@ -114,6 +114,15 @@ std::vector<Shown> shown_lanes(const Result& r) {
   return lanes;
 }
 
+// Whether the rank that is drawn of each role stands for all of them.
+bool ranks_are_equal(const Result& r) {
+  if (r.traced.size() > 1) return false;
+  if (!r.disturbance) return true;
+  const Disturbance& d = *r.disturbance;
+  return d.slow_ranks == 0 && d.fast_ranks == 0 && d.slow_links == 0 && !d.jitter &&
+         !d.shared_links;
+}
+
 template <class Names>
 void write_names(JsonWriter& json, std::string_view key, int count, Names name) {
   json.key(key);
@@ -129,6 +138,7 @@ std::string step_header(const Result& r, const std::vector<Shown>& lanes) {
   json.begin_object();
   json.member("makespan", int64_t{r.timeline.makespan.count()});
   json.member("usable", r.memory_usable.value);
+  json.member("folded", ranks_are_equal(r));
   json.member("critical", r.account.critical_role);
   json.member("fullest", r.reserved_role);
   json.key("labels");

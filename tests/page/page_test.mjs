@@ -218,6 +218,47 @@ describe("a small step", () => {
     });
 });
 
+describe("a comparison", () => {
+  let path, json;
+  before(() => {
+    path = join(place, "compare.html");
+    json = JSON.parse(run("compare", join(examples, "gpt3-175b-64xa100.yaml"), "--schedules", "1f1b,interleaved,zb-v",
+      "--html", path, "--json", "--quiet"));
+  });
+
+  test("has a line and a timeline for each case, with the figures of --json", async () => {
+    const { page, said, close } = await open(path);
+    assert.deepEqual(said, []);
+    const lines = await page.$$eval("#cases tbody tr", (rows) => rows.map((r) => [...r.children].map((c) => c.textContent)));
+    assert.deepEqual(lines.map((l) => l[0]), json.cases.map((c) => c.name));
+    assert.deepEqual(lines.map((l) => l[2]), json.cases.map((c) => c.step_time_s.toFixed(2)));
+    assert.equal(await page.locator(".timeline canvas").count(), 3);
+    await close();
+  });
+
+  test("moves all timelines together, and links lead to a case", async () => {
+    const { page, close } = await open(path);
+    await page.keyboard.press("w");
+    await page.locator(".timeline canvas").nth(2).focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await settle(page);
+    const state = await stateOf(page);
+    assert.equal(state.c, "2");
+    assert.ok(state.t);
+    const shown = await page.locator(".timeline .details h3").innerText();
+    const second = await open(path, { hash: await page.evaluate(() => location.hash) });
+    assert.equal(await second.page.locator(".timeline .details h3").innerText(), shown);
+    await second.close();
+    await close();
+  });
+
+  test("takes up to eight cases", () => {
+    const file = join(examples, "00-minimal.yaml");
+    assert.throws(() => run("compare", ...Array(9).fill(file), "--html", "nine.html"), /up to 8/);
+  });
+});
+
 describe("names out of files", () => {
   const bad = `<script>window.pwned=1</script><img src=x onerror="window.pwned=2">'"&amp;</title>-->`;
   const odd = bad + "\\n\\u202eabc\\u200b" + "x".repeat(10000);

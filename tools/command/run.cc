@@ -111,15 +111,10 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace_ranks != "all" && args.trace.empty())
     usage_error("E004", "--trace-ranks " + args.trace_ranks + " says which ranks a trace is of",
                 "--trace FILE writes one");
-  if (args.html == "-")
-    usage_error("E004", "the report goes to a file, standard output is for the answer",
-                "for example: --html step.html");
-  if (!args.html.empty() && args.html == args.trace)
-    usage_error("E004", "--html and --trace name the same file");
+  check_page_options(args);
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
-  if (!args.html.empty()) refuse_existing(args.html, args.force);
   const Scenario scenario = load(args.file, args);
   ForecastOptions options;
   options.trace = trace_file.has_value() || !args.html.empty();
@@ -171,9 +166,7 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
          "pipeline ranks in the trace: all of them (pp, the default), slowest, or numbers: "
          "0-2,5")
       ->option_text("RANKS");
-  sub->add_option("--html", args.html,
-                  "write a report to look at, in one file that any browser opens offline")
-      ->option_text("FILE");
+  add_html(sub, args);
   sub->add_option("--ranks", args.ranks,
                   "all: simulate every rank by itself, not only those unlike the others;\n"
                   "with --trace, ranks of the job in the trace, each with its own times: 0,40-47")

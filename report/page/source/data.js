@@ -133,7 +133,7 @@ export async function readStep(text) {
     for (const rank of lane.ranks) {
       const whole = readRank(reader, step, rank, last);
       whole.lane = lane;
-      whole.copies = step.lanes.length > 1 ? 1 : step.roles[rank.role].ranks;
+      whole.copies = step.folded ? step.roles[rank.role].ranks : 1;
       step.ranks.push(whole);
     }
   }

@@ -51,16 +51,21 @@ async function begin() {
   root.classList.add("js");
   document.querySelector("header").after(contents());
   onPaper();
-  const step = await readStep(document.getElementById("data").textContent);
-  const gantt = document.getElementById("gantt"), memory = document.getElementById("memory-chart");
-  if (gantt) {
-    charts.push(new Timeline(step, gantt));
-    gantt.after(h("p", { class: "note" }, h("button", { type: "button", onclick: () => downloadTrace(step) }, "Download as a trace"),
+  const texts = document.getElementById("data").textContent.trim().split(/\s+/);
+  const steps = [];
+  for (const text of texts) steps.push(await readStep(text));
+  // Steps beside each other are drawn over the same axis and move together.
+  const whole = Math.max(...steps.map((step) => step.makespan)), timelines = [];
+  document.querySelectorAll(".timeline").forEach((place, i) => {
+    const timeline = new Timeline(steps[i], place, { number: i, whole, others: timelines });
+    timelines.push(timeline);
+    charts.push(timeline);
+    timeline.canvas.after(h("p", { class: "note" }, h("button", { type: "button", onclick: () => downloadTrace(steps[i]) }, "Download as a trace"),
       " which ui.perfetto.dev opens"));
-  }
-  if (memory) charts.push(new MemoryChart(step, memory));
+  });
+  const memory = document.getElementById("memory-chart");
+  if (memory) charts.push(new MemoryChart(steps[0], memory));
   requestAnimationFrame(() => requestAnimationFrame(() => { root.dataset.ready = Math.round(performance.now()); }));
-  return step;
 }
 
 begin().catch((error) => {

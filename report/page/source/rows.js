@@ -76,7 +76,7 @@ function transferRows(step, rank) {
 
 // Where one lane stands for all, the rank that its times are of says less than the role.
 export function shortName(step, rank) {
-  return step.lanes.length === 1 ? step.roles[rank.role].name : rank.name;
+  return step.folded ? step.roles[rank.role].name : rank.name;
 }
 
 // Stretches in which the compute stream of a rank stands still between its ops.

@@ -9,12 +9,17 @@ import { readState, writeState } from "./state.js";
 const kHead = 23, kStream = 15, kAxis = 24, kMostHeight = 620, kLetter = 6.5;
 
 export class Timeline {
-  constructor(step, place) {
+  /** `whole`: the axis ends there; `others`: all timelines of the page, this one too once it is made. */
+  constructor(step, place, { number, whole, others }) {
     this.step = step;
+    this.number = number;
+    this.whole = whole;
+    this.others = others;
+    if (number === 0) Timeline.active = this;
     this.open = new Set();
     this.copies = new Set();
     this.from = 0;
-    this.until = step.makespan;
+    this.until = whole;
     this.top = 0;  // first visible line, in pixels
     this.focus = { row: -1, slice: -1 };
     this.span = null;  // that is marked
@@ -38,7 +43,7 @@ export class Timeline {
     this.found = h("span", { class: "dim", "aria-live": "polite" });
     this.search = h("input", {
       type: "search", placeholder: "find ops", "aria-label": "Find ops by name", autocomplete: "off", spellcheck: "false",
-      oninput: () => this.find(this.search.value), onkeydown: (e) => this.searchKey(e),
+      oninput: () => { for (const each of this.others) each.find(this.search.value); }, onkeydown: (e) => this.searchKey(e),
     });
     const button = (text, title, action) => h("button", { type: "button", title, onclick: action }, text);
     this.unfoldButton = button("Unfold all", "streams of every rank", () => this.unfoldAll());
@@ -46,7 +51,7 @@ export class Timeline {
       button("−", "zoom out (S)", () => this.zoom(1.6)), button("+", "zoom in (W)", () => this.zoom(1 / 1.6)),
       button("Whole step", "fit (F)", () => this.fit()), this.unfoldButton,
       button("Critical path", "show or hide it (C)", () => this.togglePath()),
-      button("Mark span", "sums of what is shown or selected (M)", () => this.mark()),
+      button("Mark span", "sums of what is shown or selected (M)", () => Timeline.active.mark()),
       this.search, this.found,
       button("?", "keys", () => this.help()));
     this.tip = h("div", { class: "tip", role: "tooltip", hidden: true });
@@ -54,6 +59,7 @@ export class Timeline {
     this.sums = h("div", { class: "details", id: "sums" });
     this.dialog = helpDialog();
     place.classList.add("alive");
+    if (this.number > 0) tools.hidden = true;
     place.append(tools, this.canvas, this.tip, h("div", { class: "beside" }, this.details, this.sums), this.dialog);
     this.place = place;
     this.listen();
@@ -62,6 +68,7 @@ export class Timeline {
   listen() {
     const c = this.canvas;
     new ResizeObserver(() => this.layout()).observe(this.place);
+    c.addEventListener("focus", () => { Timeline.active = this; });
     c.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
     c.addEventListener("pointerdown", (e) => this.press(e));
     c.addEventListener("pointermove", (e) => this.move(e));
@@ -88,7 +95,7 @@ export class Timeline {
     }
     this.content = y;
     this.width = Math.max(240, this.place.clientWidth);
-    this.gutter = this.width < 600 ? 92 : 168;
+    this.gutter = this.width < 600 ? 92 : this.step.folded ? 168 : 200;
     this.height = Math.min(this.content + kAxis + 4, kMostHeight);
     this.top = Math.max(0, Math.min(this.top, this.content + kAxis + 4 - this.height));
     this.redraw();
@@ -338,16 +345,18 @@ export class Timeline {
   // ---------------------------------------------------------------------------------- view of time
 
   setView(from, until) {
-    const whole = this.step.makespan, least = 1e3;
+    const whole = this.whole, least = 1e3;
     const span = Math.min(whole * 1.02, Math.max(least, until - from));
     if (until - from !== span) {
       const middle = (from + until) / 2;
       from = middle - span / 2;
     }
     from = Math.max(-whole * 0.01, Math.min(from, whole * 1.01 - span));
-    this.from = from;
-    this.until = from + span;
-    this.redraw();
+    for (const each of this.others.length > 0 ? this.others : [this]) {
+      each.from = from;
+      each.until = from + span;
+      each.redraw();
+    }
     this.save();
   }
 
@@ -363,12 +372,12 @@ export class Timeline {
 
   fit() {
     const row = this.rows[this.focus.row], i = this.focus.slice;
-    const zoomed = this.from > 0 || this.until < this.step.makespan;
+    const zoomed = this.from > 0 || this.until < this.whole;
     if (row && i >= 0 && !zoomed) {
       const span = row.end[i] - row.begin[i];
       this.setView(row.begin[i] - span * 2, row.end[i] + span * 2);
     } else {
-      this.setView(0, this.step.makespan);
+      this.setView(0, this.whole);
     }
   }
 
@@ -453,11 +462,13 @@ export class Timeline {
   }
 
   unfoldAll() {
-    if (this.open.size > 0) this.open.clear();
-    else this.step.ranks.forEach((_, i) => this.open.add(i));
-    this.unfoldButton.textContent = this.open.size > 0 ? "Fold all" : "Unfold all";
-    this.focus = { row: -1, slice: -1 };
-    this.layout();
+    const fold = this.open.size > 0;
+    for (const each of this.others) {
+      each.open = new Set(fold ? [] : each.step.ranks.keys());
+      each.focus = { row: -1, slice: -1 };
+      each.layout();
+    }
+    this.unfoldButton.textContent = fold ? "Unfold all" : "Fold all";
     this.save();
   }
 
@@ -599,10 +610,10 @@ export class Timeline {
   searchKey(e) {
     if (e.key === "Escape") {
       this.search.value = "";
-      this.find("");
+      for (const each of this.others) each.find("");
       this.canvas.focus();
     } else if (e.key === "Enter" && this.matches) {
-      this.nextMatch(e.shiftKey ? -1 : 1);
+      Timeline.active.nextMatch(e.shiftKey ? -1 : 1);
     }
   }
 
@@ -630,13 +641,13 @@ export class Timeline {
   // ------------------------------------------------------------------------------------------ keys
 
   key(e) {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    if (Timeline.active !== this || e.ctrlKey || e.metaKey || e.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) || this.dialog.open) return;
     const here = document.activeElement === this.canvas;
     const keys = {
       w: () => this.zoom(1 / 1.5), s: () => this.zoom(1.5), a: () => this.pan(-0.2), d: () => this.pan(0.2),
       f: () => this.fit(), m: () => this.mark(), c: () => this.togglePath(),
-      "/": () => { this.place.scrollIntoView({ block: "nearest" }); this.search.focus(); }, "?": () => this.help(),
+      "/": () => this.others[0].search.focus(), "?": () => this.help(),
     };
     const arrows = {
       ArrowLeft: () => this.step_(0, -1), ArrowRight: () => this.step_(0, 1),
@@ -651,8 +662,11 @@ export class Timeline {
   }
 
   togglePath() {
-    this.showPath = !this.showPath;
-    this.redraw();
+    const show = !this.showPath;
+    for (const each of this.others) {
+      each.showPath = show;
+      each.redraw();
+    }
   }
 
   help() {
@@ -662,8 +676,9 @@ export class Timeline {
   // ----------------------------------------------------------------------------------------- state
 
   save() {
-    const row = this.rows[this.focus.row], whole = this.from <= 0 && this.until >= this.step.makespan;
+    const row = this.rows[this.focus.row], whole = this.from <= 0 && this.until >= this.whole;
     writeState({
+      c: this.others.length > 1 ? this.number : "",
       r: row ? row.number : "",
       t: whole ? "" : `${Math.round(Math.max(0, this.from))}-${Math.round(this.until)}`,
       s: row && this.focus.slice >= 0 ? `${this.rows.filter((r) => r.number === row.number && r.copy === undefined).indexOf(row)}.${this.focus.slice}` : "",
@@ -673,18 +688,23 @@ export class Timeline {
 
   restore() {
     const state = readState();
+    if (Number(state.c ?? 0) !== this.number) {
+      state.u = state.s = state.r = "";
+    } else {
+      Timeline.active = this;
+    }
     this.open = new Set((state.u ?? "").split(".").filter((x) => x !== "").map(Number)
       .filter((n) => n >= 0 && n < this.step.ranks.length));
     this.rows = layRows(this.step, this.open, this.copies);
     const [from, until] = (state.t ?? "").split("-").map(Number);
     this.from = 0;
-    this.until = this.step.makespan;
+    this.until = this.whole;
     if (until > from) {
       this.from = Math.max(0, from);
-      this.until = Math.min(this.step.makespan * 1.01, until);
+      this.until = Math.min(this.whole * 1.01, until);
     }
     const [line, slice] = (state.s ?? "").split(".").map(Number);
-    const number = Number(state.r ?? NaN);
+    const number = state.r ? Number(state.r) : NaN;
     const own = this.rows.filter((r) => r.number === number && r.copy === undefined)[line];
     this.layout();
     const row = own ? this.rows.findIndex((r) => r.number === own.number && r.type === own.type && r.name === own.name) : -1;
