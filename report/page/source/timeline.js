@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline on a canvas: all ranks above each other over one axis of time.
-import { h, sizeCanvas, table } from "./dom.js";
-import { axisTime, grouped, niceStep, percent, time } from "./format.js";
-import { factsOf, firstAfter, layRows, lookOf, nameOf, opFacts, sumsOf, waitsForOthers } from "./rows.js";
+import { kAxis, kHead, kLetter, kStream, draw } from "./drawing.js";
+import { h, table } from "./dom.js";
+import { grouped, percent, time } from "./format.js";
+import { factsOf, firstAfter, layRows, nameOf, opFacts, sumsOf } from "./rows.js";
 import { readPalette } from "./palette.js";
 import { readState, writeState } from "./state.js";
 
-const kHead = 23, kStream = 15, kAxis = 24, kMostHeight = 620, kLetter = 6.5;
+const kMostHeight = 620;
 
 export class Timeline {
   /** `whole`: the axis ends there; `others`: all timelines of the page, this one too once it is made. */
@@ -107,7 +108,7 @@ export class Timeline {
     requestAnimationFrame(() => {
       this.pending = false;
       const begin = performance.now();
-      this.draw();
+      draw(this);
       this.canvas.dataset.redraw = (performance.now() - begin).toFixed(1);
     });
   }
@@ -128,219 +129,12 @@ export class Timeline {
     return row && at < row.y + row.height ? low : -1;
   }
 
-  // -------------------------------------------------------------------------------------- drawing
-
-  draw() {
-    const { width, height, palette } = this;
-    const g = sizeCanvas(this.canvas, width, height);
-    g.fillStyle = palette.panel;
-    g.fillRect(0, 0, width, height);
-    g.font = "11px system-ui, sans-serif";
-    g.textBaseline = "middle";
-    this.drawAxis(g);
-    g.save();
-    g.beginPath();
-    g.rect(0, kAxis, width, height - kAxis);
-    g.clip();
-    const first = Math.max(0, this.rowAt(kAxis));
-    for (let r = first; r < this.rows.length; ++r) {
-      const row = this.rows[r], y = kAxis + row.y - this.top;
-      if (y > height) break;
-      this.drawRow(g, row, y);
-      this.drawName(g, row, y);
-    }
-    if (this.showPath) this.drawPath(g);
-    this.drawTransfer(g);
-    this.drawFocus(g);
-    g.restore();
-    this.drawSpan(g);
-    this.drawScrollbar(g);
-  }
-
-  drawAxis(g) {
-    const step = niceStep(this.until - this.from, (this.width - this.gutter) / 110);
-    g.fillStyle = this.palette.dim;
-    g.strokeStyle = this.palette.rule;
-    g.textAlign = "left";
-    g.beginPath();
-    for (let t = Math.ceil(this.from / step) * step; t <= this.until; t += step) {
-      const x = Math.round(this.x(t)) + 0.5;
-      g.moveTo(x, 4);
-      g.lineTo(x, this.height);
-      const label = axisTime(t, step);
-      if (x + label.length * kLetter < this.width) g.fillText(label, x + 4, 11);
-    }
-    g.stroke();
-  }
-
-  drawName(g, row, y) {
-    const { palette } = this;
-    g.fillStyle = palette.panel;
-    g.fillRect(0, y, this.gutter - 2, row.height);
-    g.textAlign = "left";
-    if (row.head) {
-      g.fillStyle = palette.dim;
-      g.fillText(this.open.has(row.number) ? "▾" : "▸", 4, y + row.height / 2);
-    }
-    const wide = this.gutter > 100;
-    g.fillStyle = row.head ? palette.ink : palette.dim;
-    const left = row.head ? 16 : 26, count = row.copies > 1 && wide ? "×" + grouped(row.copies) : "";
-    const room = (this.gutter - left - 8) / kLetter - count.length;
-    g.fillText(fitted(row.name, room), left, y + row.height / 2);
-    if (count) {
-      g.textAlign = "right";
-      g.fillStyle = palette.accent;
-      g.fillText(count, this.gutter - 8, y + row.height / 2);
-    }
-  }
-
-  // Slices of less than a pixel: the first in each pixel is drawn, so that a million cost no more
-  // than what a screen shows.
-  drawRow(g, row, y) {
-    const { begin, end, ids } = row, { step, from, until, palette, matches } = this;
-    const bar = row.height - (row.head ? 8 : 3), low = this.gutter, high = this.width;
-    const scale = (high - low) / (until - from);
-    let drawn = low - 1, style = "";
-    for (let i = firstAfter(row, from); i < ids.length; ++i) {
-      const b = begin[i];
-      if (b >= until) break;
-      const x0 = Math.max(low, low + (b - from) * scale), x1 = Math.min(high, low + (end[i] - from) * scale);
-      const w = x1 - x0;
-      if (w < 1) {
-        const pixel = Math.floor(x0);
-        if (pixel <= drawn) continue;
-        drawn = pixel;
-        const look = lookOf(step, row, i);
-        const fill = palette.kinds[look.kind][look.shade].fill;
-        if (fill !== style) g.fillStyle = style = fill;
-        g.globalAlpha = matches && !this.isMatch(row, i) ? 0.2 : 1;
-        g.fillRect(pixel, y + 1, 1, bar);
-        continue;
-      }
-      drawn = Math.floor(x1 - 0.01);
-      const look = lookOf(step, row, i), colour = palette.kinds[look.kind][look.shade];
-      g.globalAlpha = matches && !this.isMatch(row, i) ? 0.2 : 1;
-      g.fillStyle = style = colour.fill;
-      const gap = w > 4 ? 0.7 : 0;
-      g.fillRect(x0, y + 1, w - gap, bar);
-      if (look.second) {
-        g.fillStyle = style = palette.kinds[look.second][look.shade].fill;
-        g.fillRect(x0, y + 1 + bar / 2, w - gap, bar / 2);
-      }
-      if (w > 22) {
-        const text = fitted(nameOf(step, row, i), (w - 6) / kLetter);
-        if (text.length > 0) {
-          g.fillStyle = style = colour.ink;
-          g.textAlign = "left";
-          g.fillText(text, x0 + 3, y + 1 + bar / 2);
-        }
-      }
-    }
-    g.globalAlpha = 1;
-    if (row.head) this.drawWaits(g, row, y + bar + 1.5);
-  }
-
-  // Below its passes, where a rank stands still for communication.
-  drawWaits(g, row, y) {
-    const { waits } = row, low = this.gutter, scale = (this.width - low) / (this.until - this.from);
-    g.fillStyle = this.palette.kinds.X[0].fill;
-    let drawn = low - 1;
-    for (let i = firstAfter(waits, this.from); i < waits.ids.length && waits.begin[i] < this.until; ++i) {
-      const x0 = Math.max(low, low + (waits.begin[i] - this.from) * scale), w = low + (waits.end[i] - this.from) * scale - x0;
-      const pixel = Math.floor(x0);
-      if (w < 1 && (pixel <= drawn || w < 0.15)) continue;
-      drawn = pixel;
-      if (waitsForOthers(this.step, row.rank, i)) g.fillRect(x0, y, Math.max(1, w), 3);
-    }
-  }
-
   headOf(role) {
     return this.rows.find((row) => row.head && row.rank.role === role && row.rank.lane === this.step.lanes[this.step.lanes.length - 1]) ??
       this.rows.find((row) => row.head && row.rank.role === role);
   }
 
-  drawPath(g) {
-    const heads = this.step.roles.map((_, role) => this.headOf(role));
-    g.strokeStyle = this.palette.ink;
-    g.lineWidth = 1.3;
-    g.globalAlpha = 0.75;
-    g.beginPath();
-    let last = null;
-    for (const s of this.step.path) {
-      const row = heads[s.role];
-      if (!row) continue;
-      const y = kAxis + row.y - this.top + row.height - 2;
-      const x0 = this.clampX(this.x(s.begin)), x1 = this.clampX(this.x(s.end));
-      if (s.end < this.from || s.begin > this.until) { last = null; continue; }
-      if (last && Math.abs(last.y - y) > 1) {
-        g.moveTo(last.x, last.y);
-        g.lineTo(s.transfer ? x1 : x0, y);
-      } else if (s.transfer) {
-        g.moveTo(x0, y);
-        g.lineTo(x1, y);
-      }
-      if (!s.transfer) {
-        g.moveTo(x0, y);
-        g.lineTo(x1, y);
-      }
-      last = { x: x1, y };
-    }
-    g.stroke();
-    g.lineWidth = 1;
-    g.globalAlpha = 1;
-  }
-
   clampX(x) { return Math.max(this.gutter, Math.min(this.width, x)); }
-
-  // From sender to receiver, of the transfer that is selected.
-  drawTransfer(g) {
-    const row = this.rows[this.focus.row];
-    if (!row || row.type !== "transfer") return;
-    const id = row.ids[this.focus.slice], { roles } = this.step.transfers[id];
-    if (roles.length !== 2) return;
-    const [a, b] = roles.map((role) => this.headOf(role));
-    if (!a || !b) return;
-    const at = (r) => kAxis + r.y - this.top + r.height / 2;
-    g.strokeStyle = this.palette.accent;
-    g.lineWidth = 2;
-    g.beginPath();
-    g.moveTo(this.x(row.begin[this.focus.slice]), at(a));
-    g.lineTo(this.x(row.end[this.focus.slice]), at(b));
-    g.stroke();
-    g.lineWidth = 1;
-  }
-
-  drawFocus(g) {
-    const row = this.rows[this.focus.row];
-    if (!row) return;
-    const y = kAxis + row.y - this.top, i = this.focus.slice;
-    g.strokeStyle = this.palette.mark;
-    g.lineWidth = 2;
-    if (i >= 0 && i < row.ids.length) {
-      const x0 = this.clampX(this.x(row.begin[i])), x1 = this.clampX(this.x(row.end[i]));
-      if (row.end[i] >= this.from && row.begin[i] <= this.until)
-        g.strokeRect(x0, y + 1, Math.max(2, x1 - x0), row.height - 3);
-    }
-    g.lineWidth = 1;
-  }
-
-  drawSpan(g) {
-    if (!this.span) return;
-    const x0 = this.clampX(this.x(this.span.from)), x1 = this.clampX(this.x(this.span.until));
-    g.fillStyle = this.palette.mark;
-    g.globalAlpha = 0.12;
-    g.fillRect(x0, kAxis, x1 - x0, this.height - kAxis);
-    g.globalAlpha = 1;
-    g.fillRect(x0, kAxis - 3, Math.max(1, x1 - x0), 3);
-  }
-
-  drawScrollbar(g) {
-    const seen = this.height - kAxis;
-    if (this.content <= seen) return;
-    g.fillStyle = this.palette.rule;
-    const length = Math.max(24, seen * seen / this.content);
-    g.fillRect(this.width - 5, kAxis + this.top / this.content * seen, 4, length);
-  }
 
   // ---------------------------------------------------------------------------------- view of time
 
@@ -710,11 +504,6 @@ export class Timeline {
     const row = own ? this.rows.findIndex((r) => r.number === own.number && r.type === own.type && r.name === own.name) : -1;
     if (row >= 0 && slice >= 0 && slice < own.ids.length) this.select(row, slice);
   }
-}
-
-function fitted(text, letters) {
-  if (text.length <= letters) return text;
-  return letters < 3 ? "" : text.slice(0, Math.max(1, Math.floor(letters) - 1)) + "…";
 }
 
 function helpDialog() {
