@@ -70,6 +70,21 @@ void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sin
   sink(parts[3]);
 }
 
+void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink) {
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(search.name));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(search.name) + "</h1>\n<p class=\"headline\">" +
+       html_text("search on " + search.gpu) + "</p></header>\n<main>\n");
+  sink(search_panels(search));
+  Result nothing;
+  sink(scenario_panel(nothing, facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  sink(parts[3]);
+}
+
 void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
                         std::span<const LeftOut> left_out, const PageSink& sink) {
   STEPCAST_CHECK(!cases.empty() && cases.size() <= kMostPageCases && baseline < cases.size(),

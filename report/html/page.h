@@ -20,6 +20,7 @@
 #include "report/text/compare.h"
 #include "report/text/explain.h"
 #include "sim/result.h"
+#include "sim/search_result.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -63,5 +64,8 @@ void write_run_page(const Result& result, const PageFacts& facts, const PageSink
 // shown.  REQUIRES: 1 to kMostPageCases cases, each as step_data(); baseline is one of them.
 void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
                         std::span<const LeftOut> left_out, const PageSink& sink);
+
+// What a search found.  Of `facts` version, command and settings are shown.
+void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink);
 
 }  // namespace stepcast

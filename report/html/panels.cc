@@ -579,6 +579,7 @@ std::string scenario_panel(const Result& r, const PageFacts& facts) {
   HtmlTable table("Every setting, and where its value comes from", columns);
   for (const SettingLine& line : facts.settings)
     table.row().text(line.path).text(line.value).text(line.origin);
+  if (facts.settings.empty()) return html_section("scenario", "Scenario", s);
   s += html_details(fmt::format("The resolved scenario: {} settings", facts.settings.size()),
                     table.finish());
   return html_section("scenario", "Scenario", s);

@@ -32,6 +32,9 @@ std::string timelines_panel(std::span<const PageCase> cases);
 std::string memories_panel(std::span<const PageCase> cases);
 std::string differences_panel(std::span<const PageCase> cases, const PageFacts& facts);
 
+// All panels of a search.
+std::string search_panels(const SearchResult& search);
+
 // --- What panels of one result and of several have in common
 
 std::string swatch(std::string_view style);

@@ -28,6 +28,12 @@ std::string command_of(const Arguments& args, std::string command) {
   for (const std::string& schedule : args.schedules)
     command +=
         (&schedule == &args.schedules.front() ? " --schedules " : ",") + shell_word(schedule);
+  for (const std::string& where : args.where) command += " --where " + shell_word(where);
+  if (!args.objectives.empty()) command += " --objective " + shell_word(join(args.objectives, ","));
+  if (!args.with_schedules.empty())
+    command += " --schedules " + shell_word(join(args.with_schedules, ","));
+  if (!args.gpus.empty()) command += " --gpus " + shell_word(args.gpus);
+  if (args.top) command += " --top " + std::to_string(*args.top);
   for (const std::string& set : args.set) command += " -s " + shell_word(set);
   if (!args.root.empty()) command += " --root " + shell_word(args.root);
   if (!args.ranks.empty()) command += " --ranks " + shell_word(args.ranks);
@@ -99,6 +105,13 @@ void write_compare_page(std::span<const Result> results, std::span<const Scenari
   write_to_file(args, [&](const PageSink& sink) {
     write_compare_page(cases, baseline, facts, left_out, sink);
   });
+}
+
+void write_search_page(const SearchResult& search, const Arguments& args) {
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast search");
+  write_to_file(args, [&](const PageSink& sink) { write_search_page(search, facts, sink); });
 }
 
 }  // namespace stepcast::cli

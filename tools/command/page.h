@@ -9,6 +9,7 @@
 #include "report/text/topology.h"
 #include "scenarios/scenario.h"
 #include "sim/result.h"
+#include "sim/search_result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
@@ -26,5 +27,7 @@ void write_page(const Result& result, const Scenario& scenario, const Arguments&
 void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
                         std::span<const std::string> names, size_t baseline,
                         std::span<const LeftOut> left_out, const Arguments& args);
+
+void write_search_page(const SearchResult& search, const Arguments& args);
 
 }  // namespace stepcast::cli

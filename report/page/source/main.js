@@ -51,7 +51,7 @@ async function begin() {
   root.classList.add("js");
   document.querySelector("header").after(contents());
   onPaper();
-  const texts = document.getElementById("data").textContent.trim().split(/\s+/);
+  const texts = document.getElementById("data").textContent.split(/\s+/).filter(Boolean);
   const steps = [];
   for (const text of texts) steps.push(await readStep(text));
   // Steps beside each other are drawn over the same axis and move together.
