@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "report/html/markup.h"
@@ -12,6 +13,7 @@
 #include "report/text/run.h"
 #include "report/text/search.h"
 #include "sim/search_result.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -84,6 +86,13 @@ std::string funnel_panel(const SearchResult& search) {
                                  static_cast<double>(search.layouts), search.decided, "t-exposed"));
 }
 
+// The next of 1, 2, 5, 10, 20, ... times a power of ten.
+double nice_step(double least) {
+  double step = 1e-9;
+  for (int i = 0; step < least; ++i) step *= i % 3 == 1 ? 2.5 : 2;
+  return step;
+}
+
 // Step time across, memory upwards; a dot each, filled on the front.
 std::string front_panel(const SearchResult& search) {
   const auto& best = search.best;
@@ -103,14 +112,17 @@ std::string front_panel(const SearchResult& search) {
       "<svg class=\"scatter\" viewBox=\"0 0 900 336\" role=\"img\" aria-label=\"Step time and "
       "memory "
       "of the best layouts\">\n";
-  for (int i = 0; i <= 4; ++i) {
-    const double t = left + room * 1.14 * i / 4, g = most * i / 4;
+  const double memory_step = nice_step(most / 5), time_step = nice_step(room * 1.14 / 6);
+  for (double g = 0; g <= most * 1.05; g += memory_step)
     s += fmt::format(
         "<path class=\"tick\" d=\"M56 {0}H876\"/><text x=\"50\" y=\"{0}\" dy=\"4\" "
         "text-anchor=\"end\">{1}</text>",
-        fixed(y(g), 1), fixed(g, 0));
-    s += fmt::format("<text x=\"{}\" y=\"318\" text-anchor=\"middle\">{}</text>", fixed(x(t), 1),
-                     html_text(format_time(Time{static_cast<int64_t>(t * 1e12)})));
+        fixed(y(g), 1), fixed(g, memory_step < 1 ? 1 : 0));
+  const double first = std::ceil(left / time_step) * time_step;
+  for (int i = 0; first + i * time_step <= left + room * 1.14; ++i) {
+    const double t = first + i * time_step;
+    s += fmt::format("<text x=\"{}\" y=\"318\" text-anchor=\"middle\">{} s</text>", fixed(x(t), 1),
+                     short_decimal(t, 6));
   }
   s += "<text x=\"56\" y=\"12\">GiB</text><text x=\"876\" y=\"334\" text-anchor=\"end\">step "
        "time</text>\n";

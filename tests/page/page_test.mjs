@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// STEPCAST=... PAGE_TOOLS=build/page node --test page_test.mjs: reports in a browser, driven as a
-// person would.  CHROMIUM names the browser; without it Debian's is taken.
+// STEPCAST=... PAGE_TOOLS=build/page node --test page_test.mjs: reports in browsers, driven as a
+// person would.  CHROMIUM and FIREFOX name them; without these Debian's are taken.  With
+// UPDATE_VIEWS=1 the kept views (views/*.png) are taken anew.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -12,7 +13,8 @@ import { fileURLToPath } from "node:url";
 
 const tools = createRequire(resolve(process.env.PAGE_TOOLS, "package.json"));
 const { chromium } = tools("playwright-core");
-const examples = resolve(dirname(fileURLToPath(import.meta.url)), "../../scenarios/examples");
+const here = dirname(fileURLToPath(import.meta.url));
+const examples = resolve(here, "../../scenarios/examples");
 const place = mkdtempSync(join(tmpdir(), "stepcast-page-"));
 const run = (...args) =>
   execFileSync(process.env.STEPCAST, args, { cwd: place, encoding: "utf8", maxBuffer: 1 << 28 });
@@ -295,6 +297,94 @@ describe("names out of files", () => {
       await close();
     }
   });
+});
+
+describe("a search", () => {
+  test("has the layouts, the front and the funnel of --json", async () => {
+    writeFileSync(join(place, "search.yaml"), 'name: "<b>search</b>"\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nbatch: {global: 16, seq: 4096}\n' +
+      "search: {where: \"cp == 1 and micro == 1 and recompute == 'none'\"}\n");
+    const json = JSON.parse(run("search", "search.yaml", "--top", "5", "--html", "search.html", "--json", "--quiet"));
+    for (const width of [1400, 420]) {
+      const { page, said, close } = await open(join(place, "search.html"), { viewport: { width, height: 900 } });
+      assert.deepEqual(said, []);
+      assert.equal(await page.locator("h1").innerText(), "<b>search</b>");
+      assert.equal(await page.locator("#best tbody tr").count(), json.best.length);
+      assert.equal(await page.locator("#front circle").count(), json.best.length);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width);
+      await close();
+    }
+  });
+});
+
+describe("firefox", () => {
+  test("opens a report and is driven by keys", async () => {
+    const puppeteer = tools("puppeteer-core");
+    writeFileSync(join(place, "fox.yaml"), "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 2, dp: 2}\nbatch: {global: 16, micro: 1, seq: 4096}\n");
+    const { path } = report("fox.html", "fox.yaml");
+    const fox = await puppeteer.launch({ browser: "firefox", executablePath: process.env.FIREFOX ?? "/usr/bin/firefox-esr", headless: true });
+    try {
+      const page = await fox.newPage(), said = [];
+      page.on("console", (m) => said.push(m.text()));
+      page.on("pageerror", (e) => said.push("error: " + e.message));
+      await page.goto("file://" + path);
+      for (let tries = 0; tries < 200 && !await page.evaluate(() => document.documentElement.dataset.ready); ++tries)
+        await new Promise((done) => setTimeout(done, 50));
+      await page.keyboard.press("w");
+      await page.keyboard.press("m");
+      await new Promise((done) => setTimeout(done, 500));
+      assert.match(await page.evaluate(() => location.hash), /t=/);
+      assert.ok(await page.evaluate(() => document.querySelectorAll("#sums tbody tr").length) > 3);
+      assert.deepEqual(said, []);
+    } finally {
+      await fox.close();
+    }
+  });
+});
+
+// Fonts and forecasts change a little; what is laid out differently changes a lot.
+describe("views", () => {
+  const kinds = [
+    { name: "verdict", at: "header" }, { name: "verdict-dark", at: "header", colorScheme: "dark" },
+    { name: "timeline", at: "#timeline", hash: "#u=0" }, { name: "memory", at: "#memory" },
+    { name: "narrow", at: "header", viewport: { width: 420, height: 900 } },
+    { name: "narrow-timeline-dark", at: "#timeline", viewport: { width: 420, height: 900 }, colorScheme: "dark" },
+  ];
+  before(() => {
+    writeFileSync(join(place, "view.yaml"), "name: view\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 4}\nbatch: {global: 8, micro: 1, seq: 4096}\n");
+    report("view.html", "view.yaml");
+  });
+  for (const { name, at, ...options } of kinds)
+    test(`${name} looks as it did`, async () => {
+      const { page, close } = await open(join(place, "view.html"), { viewport: { width: 1400, height: 900 }, reducedMotion: "reduce", ...options });
+      await page.evaluate((selector) => document.querySelector(selector).scrollIntoView(), at);
+      await settle(page);
+      const now = await page.screenshot(), kept = join(here, "views", name + ".png");
+      await close();
+      if (process.env.UPDATE_VIEWS) {
+        mkdirSync(dirname(kept), { recursive: true });
+        writeFileSync(kept, now);
+      }
+      assert.ok(existsSync(kept), "no such view is kept; UPDATE_VIEWS=1 takes it");
+      const blank = await browser.newPage();
+      const differs = await blank.evaluate(async ([a, b]) => {
+        const pixels = async (data) => {
+          const image = new Image();
+          image.src = "data:image/png;base64," + data;
+          await image.decode();
+          const canvas = new OffscreenCanvas(image.width, image.height), g = canvas.getContext("2d");
+          g.drawImage(image, 0, 0);
+          return g.getImageData(0, 0, image.width, image.height);
+        };
+        const [p, q] = [await pixels(a), await pixels(b)];
+        if (p.width !== q.width || p.height !== q.height) return 1;
+        let n = 0;
+        for (let i = 0; i < p.data.length; i += 4)
+          if (Math.abs(p.data[i] - q.data[i]) + Math.abs(p.data[i + 1] - q.data[i + 1]) + Math.abs(p.data[i + 2] - q.data[i + 2]) > 96) ++n;
+        return n / (p.data.length / 4);
+      }, [now.toString("base64"), readFileSync(kept).toString("base64")]);
+      await blank.close();
+      assert.ok(differs <= 0.04, `${(differs * 100).toFixed(1)} % of the pixels differ`);
+    });
 });
 
 describe("large steps", () => {
