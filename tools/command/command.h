@@ -79,6 +79,7 @@ struct Arguments {
 
   // run
   std::string trace;  // file
+  std::string html;   // file
   std::string trace_ranks = "all";
   std::string ranks;     // "all": each simulated by itself; "0,40-47": for the trace
   bool what_if = false;  // every one, however long it takes

@@ -18,6 +18,7 @@
 #include <variant>
 
 #include "report/diagnostics.h"
+#include "report/html/page.h"
 #include "report/json/result.h"
 #include "report/text/compare.h"
 #include "scenarios/forecast/anomaly.h"
@@ -27,6 +28,7 @@
 #include "sim/graph/op_graph.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/page.h"
 
 namespace stepcast::cli {
 namespace {
@@ -325,17 +327,23 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
     left_out.push_back({name, e.diagnostics});
   };
   std::string baseline_name;
+  check_page_options(args);
   Documents documents(args);
   std::vector<Case> cases;
   std::vector<Scenario> scenarios;
   std::vector<Result> results;
-  for (Case& c : cases_of(args, documents, refuse, baseline_name)) {
+  std::vector<Case> asked = cases_of(args, documents, refuse, baseline_name);
+  if (!args.html.empty() && asked.size() > kMostPageCases)
+    usage_error("E004", fmt::format("--html of {} cases", asked.size()),
+                fmt::format("a report takes up to {}", kMostPageCases));
+  for (Case& c : asked) {
     try {
       ForecastOptions options;
       options.what_if = false;
+      options.trace = !args.html.empty();
       Scenario scenario = documents.resolve(c);
       results.push_back(forecast(scenario, options));
-      forget_ops(results.back());
+      if (args.html.empty()) forget_ops(results.back());
       scenario.schedule = {};
       scenario.transfers = nullptr;
       scenarios.push_back(std::move(scenario));
@@ -359,6 +367,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
     if (cases[i].name == baseline_name) baseline = i;
   }
   note_baseline(args, cases, results);
+  if (!args.html.empty()) write_compare_page(results, scenarios, names, baseline, left_out, args);
   write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
                          : compare_table(results, names, baseline, terminal.out, left_out));
   for (size_t i = 0; i < results.size(); ++i) {
@@ -389,6 +398,8 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("NAME,...");
+  add_html(sub, args);
+  add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
   sub->footer(
       "The first case is the baseline, unless the compare section names another. With --schedules\n"

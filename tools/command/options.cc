@@ -80,6 +80,12 @@ void add_svg(CLI::App* sub, Arguments& args, const char* summary) {
   sub->add_option("--svg", args.svg, summary)->option_text("FILE");
 }
 
+void add_html(CLI::App* sub, Arguments& args) {
+  sub->add_option("--html", args.html,
+                  "write a report to look at, in one file that any browser opens offline")
+      ->option_text("FILE");
+}
+
 void add_output(CLI::App* sub, Arguments& args) {
   sub->add_option("-o,--output", args.output, "write to a file instead of standard output")
       ->option_text("FILE");

@@ -43,8 +43,9 @@ void add_scenario(CLI::App* sub, Arguments& args);
 void refuse_scenario_options(const Arguments& args, const std::string& subject);
 // --gpu: name of a preset.
 void add_gpu(CLI::App* sub, Arguments& args, const char* summary);
-// --svg, --output, --force: what is written, and whether over what is there.
+// --svg, --html, --output, --force: what is written, and whether over what is there.
 void add_svg(CLI::App* sub, Arguments& args, const char* summary);
+void add_html(CLI::App* sub, Arguments& args);
 void add_output(CLI::App* sub, Arguments& args);
 void add_force(CLI::App* sub, Arguments& args);
 

@@ -197,7 +197,7 @@ OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), f
       if (fd_ < 0) fail(errno);
       return;
     }
-    if (!force_) io_error("E501", "'" + path_ + "' exists already", path_, "--force overwrites it");
+    refuse_existing(path_, force_);
     path_ = resolved(path_);
   } else if (errno != ENOENT) {
     fail(errno);
@@ -271,6 +271,12 @@ void OutputFile::commit() {
   }
   forget_temporary();
   temporary_.clear();
+}
+
+void refuse_existing(const std::string& path, bool force) {
+  struct stat status {};
+  if (!force && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+    io_error("E501", "'" + path + "' exists already", path, "--force overwrites it");
 }
 
 void deliver(std::string_view text, const std::string& path, bool force) {

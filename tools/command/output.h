@@ -63,6 +63,10 @@ class OutputFile {
   bool force_ = false;
 };
 
+// What OutputFile says of a file that is there and must not be overwritten, before there is anything
+// to write.  Throws InputError E501.
+void refuse_existing(const std::string& path, bool force);
+
 // To a new file of that name; to standard output for "" and "-", there byte by byte as well unless
 // it is a terminal.
 void deliver(std::string_view text, const std::string& path, bool force);

@@ -18,6 +18,7 @@
 #include "scenarios/forecast/lane_set.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/page.h"
 #include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
@@ -110,12 +111,13 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace_ranks != "all" && args.trace.empty())
     usage_error("E004", "--trace-ranks " + args.trace_ranks + " says which ranks a trace is of",
                 "--trace FILE writes one");
+  check_page_options(args);
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
   const Scenario scenario = load(args.file, args);
   ForecastOptions options;
-  options.trace = trace_file.has_value();
+  options.trace = trace_file.has_value() || !args.html.empty();
   options.all_ranks = args.ranks == "all";
   options.every_what_if = args.what_if;
   options.trace_ranks = ranks_to_trace(args, scenario);
@@ -132,7 +134,9 @@ int run_command(const Arguments& args, const Terminal& terminal) {
     counts =
         write_perfetto(result, trace, [&](std::string_view bytes) { trace_file->write(bytes); });
     trace_file->commit();
+    trace_file.reset();
   }
+  if (!args.html.empty()) write_page(result, scenario, args);
   if (args.json) {
     write_stdout(run_json(result, version()));
   } else {
@@ -141,7 +145,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(text_report(result, terminal.out) +
                  (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
   }
-  if (trace_file && !args.quiet) {
+  if (!args.trace.empty() && !args.quiet) {
     write_stderr(fmt::format("trace: {}, {}{}{} slices; open it at https://ui.perfetto.dev\n",
                              escape_text(args.trace), counts.ranks,
                              counts.ranks == 1 ? " rank, " : " ranks, ", grouped(counts.slices)));
@@ -162,6 +166,7 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
          "pipeline ranks in the trace: all of them (pp, the default), slowest, or numbers: "
          "0-2,5")
       ->option_text("RANKS");
+  add_html(sub, args);
   sub->add_option("--ranks", args.ranks,
                   "all: simulate every rank by itself, not only those unlike the others;\n"
                   "with --trace, ranks of the job in the trace, each with its own times: 0,40-47")

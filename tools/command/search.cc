@@ -21,6 +21,7 @@
 #include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/page.h"
 #include "tools/command/search_advice.h"
 
 namespace stepcast::cli {
@@ -108,6 +109,7 @@ void write_folder(const std::string& folder, const SearchAnswer& answer, const A
 
 int search_command(const Arguments& args, const Terminal& terminal) {
   using Clock = std::chrono::steady_clock;
+  check_page_options(args);
   const Clock::time_point begin = Clock::now();
   Arguments with_sets = args;
   with_sets.set.clear();
@@ -144,6 +146,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   else
     write_stdout(search_text(answer.result, style));
   if (!args.output.empty()) write_folder(args.output, answer, args);
+  if (!args.html.empty()) write_search_page(answer.result, args);
   if (interrupted) return 130;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
 }
@@ -200,6 +203,7 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
              "on standard error: auto (the default: a bar on a terminal, else a line every 30\n"
              "seconds), plain (lines), none",
              "WHEN");
+  add_html(sub, args);
   add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if no layout fits");
   add_common(sub, args);

@@ -12,6 +12,7 @@
 #include "sim/diagnostic.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/page.h"
 #include "topology/cluster/build_graph.h"
 #include "topology/import/imported_topology.h"
 #include "topology/traffic/step_traffic.h"
@@ -117,18 +118,26 @@ TopologyView read_view(const Arguments& args) {
     view = imported(import_ibnetdiscover(text, file));
     view.format = "ibnetdiscover";
   } else {
-    const Scenario scenario = load(args.file, args);
-    const ClusterGraph graph = cluster_graph(scenario.cluster);
-    view = view_of(graph, {});
-    // A file of the fabric names its switches as it likes, a scenario by tier.
-    for (size_t i = 0; i < view.devices.size(); ++i)
-      if (view.devices[i].kind == ViewKind::network_switch)
-        view.devices[i].tier_word = switch_word(graph.devices()[i]);
-    view.format = "scenario, cluster " + scenario.cluster.name;
+    view = cluster_view(load(args.file, args).cluster);
   }
   view.title = file;
   return view;
 }
+
+}  // namespace
+
+TopologyView cluster_view(const Cluster& cluster) {
+  const ClusterGraph graph = cluster_graph(cluster);
+  TopologyView view = view_of(graph, {});
+  // A file of the fabric names its switches as it likes, a scenario by tier.
+  for (size_t i = 0; i < view.devices.size(); ++i)
+    if (view.devices[i].kind == ViewKind::network_switch)
+      view.devices[i].tier_word = switch_word(graph.devices()[i]);
+  view.format = "scenario, cluster " + cluster.name;
+  return view;
+}
+
+namespace {
 
 int topology_show_command(const Arguments& args, const Terminal& terminal) {
   const TopologyView view = read_view(args);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compute stream of a rank is a list of busy stretches in order of time.  With how long it has
+// been busy up to each of them, the busy part of any span is two searches in that list, and what is
+// left of the span is exposed.
+#include "report/html/exposed.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// Stretches in which an op of the compute stream runs.
+class Busy {
+ public:
+  void add(Time begin, Time end) {
+    if (begin >= end) return;
+    stretches_.push_back({begin, end, before_});
+    before_ += end - begin;
+  }
+
+  Time until(Time t) const {
+    const auto next = std::ranges::upper_bound(stretches_, t, {}, &Stretch::begin);
+    if (next == stretches_.begin()) return Time{};
+    const Stretch& s = *std::prev(next);
+    return s.before + std::min(t, s.end) - s.begin;
+  }
+
+ private:
+  struct Stretch {
+    Time begin{}, end{}, before{};  // busy time before it
+  };
+  std::vector<Stretch> stretches_;
+  Time before_{};
+};
+
+template <class Visit>
+void for_each_op(const Result& r, uint32_t role, Visit visit) {
+  const RoleTimeline& times = r.timeline.roles[role];
+  size_t at = 0;
+  for (const Item& item : r.graph->roles[role].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : r.graph->passes[static_cast<size_t>(item.pass)].ops) {
+      const Time begin = times.op_start[at];
+      const Time end = times.op_end.empty()
+                           ? begin + r.prices->by_work[static_cast<size_t>(op.work)].time
+                           : times.op_end[at];
+      visit(op, begin, end);
+      ++at;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ExposedLine> exposed_lines(const Result& r, uint32_t role) {
+  STEPCAST_CHECK(role < r.timeline.roles.size(), "a role of the timeline");
+  const OpGraph& graph = *r.graph;
+  Busy busy;
+  for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
+    if (op.stream == Stream::compute) busy.add(begin, end);
+  });
+  std::map<std::pair<Axis, LabelId>, ExposedLine> lines;
+  const auto add = [&](WorkId id, LabelId label, Time begin, Time end) {
+    const Work& work = graph.works[static_cast<size_t>(id)];
+    ExposedLine& line = lines[{work.axis, label}];
+    if (line.runs == 0) {
+      line.name = graph.text(label);
+      line.work = id;
+    }
+    ++line.runs;
+    line.total += end - begin;
+    line.exposed += end - begin - (busy.until(end) - busy.until(begin));
+  };
+  for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
+    if (is_communication(graph.works[static_cast<size_t>(op.work)].kind))
+      add(op.work, op.label, begin, end);
+  });
+  for (const Item& item : graph.roles[role].items) {
+    if (item.kind != ItemKind::join) continue;
+    const auto id = static_cast<size_t>(item.rendezvous);
+    const Rendezvous& rendezvous = graph.rendezvous[id];
+    if (!is_communication(graph.works[static_cast<size_t>(rendezvous.work)].kind)) continue;
+    const RendezvousTime& t = r.timeline.rendezvous[id];
+    add(rendezvous.work, rendezvous.label, t.begin, t.end);
+  }
+  std::vector<ExposedLine> all;
+  for (auto& [key, line] : lines) all.push_back(std::move(line));
+  std::ranges::stable_sort(all, [](const ExposedLine& a, const ExposedLine& b) {
+    return std::pair(a.exposed, a.total) > std::pair(b.exposed, b.total);
+  });
+  return all;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file is the committed template (report/page/page.html) with its marks replaced; the script
+// and the style sheet in it are as they were built, so that the hashes of its policy hold.
+#include "report/html/page.h"
+
+#include <embedded/page_files.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "report/html/compress.h"
+#include "report/html/markup.h"
+#include "report/html/panels.h"
+#include "report/html/step_data.h"
+#include "report/svg/canvas.h"
+#include "report/text/run.h"
+#include "sim/check.h"
+#include "sim/text.h"
+
+namespace stepcast {
+namespace {
+
+// The template up to each of its marks, then what follows the last.
+std::array<std::string_view, 4> template_parts() {
+  static constexpr std::array<std::string_view, 3> kMarks{"<!--title-->", "<!--body-->",
+                                                          "<!--data-->"};
+  STEPCAST_CHECK(page_files().size() == 1, "the page is one file");
+  std::string_view rest = page_files().front().second;
+  std::array<std::string_view, 4> parts;
+  for (size_t i = 0; i < kMarks.size(); ++i) {
+    const size_t at = rest.find(kMarks[i]);
+    STEPCAST_CHECK(at != std::string_view::npos, "the template has all marks");
+    parts[i] = rest.substr(0, at);
+    rest.remove_prefix(at + kMarks[i].size());
+  }
+  parts.back() = rest;
+  return parts;
+}
+
+std::string header_of(const ScenarioSummary& s) {
+  ScenarioSummary nameless = s;  // the name is the title above it
+  nameless.name.clear();
+  TextStyle wide;
+  wide.width = 1000;
+  return "<header><h1>" + html_text(s.name) + "</h1>\n<p class=\"headline\">" +
+         xml_text(trim(headline(nameless, wide))) + "</p></header>\n";
+}
+
+}  // namespace
+
+void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sink) {
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(r.scenario.name));
+  sink(parts[1]);
+  sink(header_of(r.scenario));
+  sink("<main>\n");
+  sink(verdict_panel(r, facts));
+  sink(account_panel(r));
+  sink(timeline_panel(r));
+  sink(memory_panel(r));
+  sink(bubble_panel(r));
+  sink(communication_panel(r));
+  sink(cluster_panel(facts));
+  sink(trust_panel(r));
+  sink(scenario_panel(r, facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  sink(base64(deflated(step_data(r))));
+  sink(parts[3]);
+}
+
+void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink) {
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(search.name));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(search.name) + "</h1>\n<p class=\"headline\">" +
+       html_text("search on " + search.gpu) + "</p></header>\n<main>\n");
+  sink(search_panels(search));
+  Result nothing;
+  sink(scenario_panel(nothing, facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  sink(parts[3]);
+}
+
+void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
+                        std::span<const LeftOut> left_out, const PageSink& sink) {
+  STEPCAST_CHECK(!cases.empty() && cases.size() <= kMostPageCases && baseline < cases.size(),
+                 "as many cases as a page takes, and the baseline among them");
+  std::string names;
+  for (const PageCase& c : cases) names += (names.empty() ? "" : ", ") + c.name;
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(names));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(names) + "</h1>\n<p class=\"headline\">" +
+       std::to_string(cases.size()) + " cases side by side</p></header>\n<main>\n");
+  sink(cases_panel(cases, baseline, left_out));
+  sink(accounts_panel(cases));
+  sink(timelines_panel(cases));
+  sink(memories_panel(cases));
+  sink(differences_panel(cases, facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  for (const PageCase& c : cases) sink(base64(deflated(step_data(*c.result))) + '\n');
+  sink(parts[3]);
+}
+
+}  // namespace stepcast

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A report as one HTML file to look at, to mail and to attach: it opens offline and asks nobody for
+// anything.
+//
+// Tables and a static picture of the timeline are in its text, and are there without JavaScript and
+// on paper; its script (report/page/) draws what moves out of the numbers that come along
+// (step_data.h).  A content security policy allows that script and that style sheet by their hashes
+// and nothing else.  Names that files brought along are text wherever they stand.
+//
+// Equal results are equal bytes, for one version of zlib.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/text/compare.h"
+#include "report/text/explain.h"
+#include "sim/result.h"
+#include "sim/search_result.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+// What was published or measured of the scenario itself.
+struct PublishedFigures {
+  std::optional<double> step_time_s, tokens_per_gpu_s;
+  std::optional<Bytes> peak_memory;
+  double tolerance = 0.1;  // share
+  std::string source;
+};
+
+// What a report says besides its result.
+struct PageFacts {
+  std::string version;      // of the command
+  std::string command;      // that makes it again
+  std::string description;  // the scenario's own
+  std::vector<SettingLine> settings;
+  std::vector<PublishedFigures> published;
+  std::string cluster_svg;  // a whole document (report/svg/topology.h); empty: no picture
+};
+
+// A result beside others.  Both are needed while the page is written.
+struct PageCase {
+  std::string name;
+  const Result* result = nullptr;
+  std::vector<SettingLine> settings;
+  std::vector<PublishedFigures> published;
+};
+
+// Timelines that a browser draws above each other without trouble.
+constexpr size_t kMostPageCases = 8;
+
+// Called with pieces of the file, in order.
+using PageSink = std::function<void(std::string_view)>;
+
+// REQUIRES: as step_data().  What `sink` throws passes through.
+void write_run_page(const Result& result, const PageFacts& facts, const PageSink& sink);
+
+// The same of several results side by side, on shared axes.  Of `facts` version and command are
+// shown.  REQUIRES: 1 to kMostPageCases cases, each as step_data(); baseline is one of them.
+void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
+                        std::span<const LeftOut> left_out, const PageSink& sink);
+
+// What a search found.  Of `facts` version, command and settings are shown.
+void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink);
+
+}  // namespace stepcast

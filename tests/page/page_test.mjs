@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// STEPCAST=... PAGE_TOOLS=build/page node --test page_test.mjs: reports in browsers, driven as a
+// person would.  CHROMIUM and FIREFOX name them; without these Debian's are taken.  With
+// UPDATE_VIEWS=1 the kept views (views/*.png) are taken anew.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const tools = createRequire(resolve(process.env.PAGE_TOOLS, "package.json"));
+const { chromium } = tools("playwright-core");
+const here = dirname(fileURLToPath(import.meta.url));
+const examples = resolve(here, "../../scenarios/examples");
+const place = mkdtempSync(join(tmpdir(), "stepcast-page-"));
+const run = (...args) =>
+  execFileSync(process.env.STEPCAST, args, { cwd: place, encoding: "utf8", maxBuffer: 1 << 28 });
+
+/** Writes the report of a scenario; its path, and the result as JSON. */
+function report(name, file, ...options) {
+  const json = JSON.parse(run("run", file, ...options, "--html", name, "--json", "--quiet"));
+  return { path: join(place, name), json };
+}
+
+let browser;
+before(async () => {
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"],
+  });
+});
+after(async () => {
+  await browser?.close();
+  rmSync(place, { recursive: true, force: true });
+});
+
+/** Opens a report and waits until it can be used; what it asked for and complained of is `said`. */
+async function open(path, { hash = "", ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1400, height: 1000 }, colorScheme: "light", ...options });
+  const page = await context.newPage();
+  const said = [];
+  page.on("console", (m) => said.push(`${m.type()}: ${m.text()}`));
+  page.on("pageerror", (e) => said.push("error: " + e.message));
+  page.on("request", (r) => {
+    if (!r.url().startsWith("file://" + path) && !r.url().startsWith("data:image/svg+xml;base64,")) said.push("request " + r.url());
+  });
+  page.on("dialog", (d) => { said.push("dialog " + d.message()); d.dismiss(); });
+  await page.goto("file://" + path + hash);
+  if (options.javaScriptEnabled !== false)
+    for (let tries = 0; tries < 600; ++tries) {
+      if (await page.evaluate(() => document.documentElement.dataset.ready)) break;
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  return { page, said, close: () => context.close() };
+}
+
+const redraws = (page) => page.evaluate(() => Number(document.querySelector("#gantt canvas").dataset.redraw));
+const settle = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 260)))));
+const stateOf = (page) => page.evaluate(() => Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
+
+describe("a small step", () => {
+  let toy;
+  before(() => {
+    writeFileSync(join(place, "toy.yaml"),
+      "name: toy\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 2, dp: 2}\nbatch: {global: 16, micro: 1, seq: 4096}\n");
+    toy = report("toy.html", "toy.yaml", "-s", "contention.interference=off");
+  });
+
+  test("opens without a request and without a word on the console", async () => {
+    const { page, said, close } = await open(toy.path);
+    assert.deepEqual(said, []);
+    assert.equal(await page.title(), "toy");
+    await close();
+  });
+
+  test("is the same bytes when it is written again", () => {
+    const again = report("again.html", "toy.yaml", "-s", "contention.interference=off");
+    assert.deepEqual(readFileSync(again.path), readFileSync(toy.path));
+  });
+
+  test("W zooms in, S out, D moves on, F shows all, and the address follows", async () => {
+    const { page, close } = await open(toy.path);
+    await page.keyboard.press("w");
+    await settle(page);
+    const [a, b] = (await stateOf(page)).t.split("-").map(Number);
+    assert.ok(b - a < toy.json.step_time_ps * 0.7 && a > 0);
+    await page.keyboard.press("d");
+    await settle(page);
+    assert.ok(Number((await stateOf(page)).t.split("-")[0]) > a);
+    await page.keyboard.press("f");
+    await settle(page);
+    assert.equal((await stateOf(page)).t, undefined);
+    await close();
+  });
+
+  test("what is marked adds up to the account of --json, to the picosecond", async () => {
+    const { page, close } = await open(toy.path);
+    await page.keyboard.press("m");
+    const sums = await page.$$eval("#sums tbody tr", (rows) => Object.fromEntries(rows.map((r) => [r.dataset.key, Number(r.dataset.ps)])));
+    const account = toy.json.account.find((role) => role.critical).items_ps;
+    const compute = ["matmul", "attention", "norm", "elementwise", "embedding_loss", "recompute", "gradient_buffers", "optimizer"];
+    let computing = 0;
+    for (const kind of compute) {
+      assert.equal(sums[kind] ?? 0, account[kind] ?? 0, kind);
+      computing += account[kind] ?? 0;
+    }
+    assert.ok(computing > 0);
+    assert.equal(sums.waiting, toy.json.step_time_ps - computing);
+    await close();
+  });
+
+  test("arrows go from slice to slice, and a link leads back to the same one", async () => {
+    const { page, close } = await open(toy.path);
+    await page.locator("#gantt canvas").focus();
+    for (const key of ["ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown"]) await page.keyboard.press(key);
+    await page.keyboard.press("Enter");
+    await settle(page);
+    assert.notEqual((await stateOf(page)).u, "");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowRight");
+    await settle(page);
+    const shown = await page.locator("#gantt .details").first().innerText();
+    assert.match(shown, /price/);
+    const hash = await page.evaluate(() => location.hash);
+    const second = await open(toy.path, { hash });
+    assert.equal(await second.page.locator("#gantt .details").first().innerText(), shown);
+    await second.close();
+    await close();
+  });
+
+  test("hovering says op, microbatch, price and its origin", async () => {
+    const { page, close } = await open(toy.path, { hash: "#u=0" });
+    await page.locator("#gantt canvas").scrollIntoViewIfNeeded();
+    for (let i = 0; i < 9; ++i) await page.keyboard.press("w");
+    const box = await page.locator("#gantt canvas").boundingBox();
+    await settle(page);
+    let text = "";
+    for (let x = 300; x < 1300 && !/price/.test(text); x += 23) {
+      await page.mouse.move(box.x + x, box.y + 24 + 23 + 7);
+      text = await page.locator(".tip").innerText();
+    }
+    for (const word of ["microbatch", "price", "work", "layer"]) assert.match(text, new RegExp(word));
+    await close();
+  });
+
+  test("a search finds ops and leads to them", async () => {
+    const { page, close } = await open(toy.path);
+    await page.keyboard.press("/");
+    await page.keyboard.type("fc2");
+    assert.match(await page.locator(".tools .dim").innerText(), /slices/);
+    await page.keyboard.press("Enter");
+    assert.match(await page.locator("#gantt .details h3").first().innerText(), /fc2/);
+    await close();
+  });
+
+  test("? lists the keys", async () => {
+    const { page, close } = await open(toy.path);
+    await page.keyboard.press("?");
+    assert.ok(await page.locator("dialog").isVisible());
+    await page.keyboard.press("Escape");
+    await close();
+  });
+
+  test("the theme follows the system and can be switched", async () => {
+    const { page, close } = await open(toy.path, { colorScheme: "dark" });
+    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const dark = await ground();
+    await page.locator("button.theme").click();
+    assert.notEqual(await ground(), dark);
+    await close();
+  });
+
+  test("figures are those of --json", async () => {
+    const { page, close } = await open(toy.path);
+    const text = await page.locator("#verdict").innerText();
+    assert.ok(text.includes((toy.json.mfu.value * 100).toFixed(1) + " %"));
+    assert.ok(text.includes((toy.json.memory.reserved_bytes / 2 ** 30).toFixed(1) + " GiB"));
+    const fullest = toy.json.memory.by_rank.find((r) => r.rank === toy.json.memory.reserved_rank);
+    assert.equal(Number(await page.locator("#memory-chart canvas").getAttribute("data-peak")), fullest.peak_bytes);
+    await close();
+  });
+
+  test("prints, with the still picture and every table open", async () => {
+    const { page, close } = await open(toy.path);
+    assert.ok((await page.pdf({ format: "A4" })).length > 20000);
+    await page.emulateMedia({ media: "print" });
+    assert.ok(await page.locator("svg.gantt").isVisible());
+    assert.ok(!await page.locator("#gantt canvas").isVisible());
+    await close();
+  });
+
+  test("says the same without JavaScript", async () => {
+    const { page, close } = await open(toy.path, { javaScriptEnabled: false });
+    assert.ok(await page.locator("svg.gantt").isVisible());
+    for (const id of ["verdict", "account", "timeline", "memory", "communication", "trust", "scenario"])
+      assert.ok(await page.locator(`#${id}`).isVisible(), id);
+    assert.ok(await page.locator("#account tbody tr").count() > 4);
+    await close();
+  });
+
+  test("fits a narrow screen", async () => {
+    const { page, close } = await open(toy.path, { viewport: { width: 420, height: 900 } });
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 420);
+    await close();
+  });
+
+  for (const colorScheme of ["light", "dark"])
+    test(`axe has no serious finding, ${colorScheme}`, async () => {
+      const { page, close } = await open(toy.path, { colorScheme });
+      await page.keyboard.press("m");
+      // Past the policy of the page, which lets no script in: evaluated by the browser's debugger.
+      await page.evaluate(readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8"));
+      const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+      const serious = found.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+      assert.deepEqual(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).slice(0, 3)}`), []);
+      await close();
+    });
+});
+
+describe("a comparison", () => {
+  let path, json;
+  before(() => {
+    path = join(place, "compare.html");
+    json = JSON.parse(run("compare", join(examples, "gpt3-175b-64xa100.yaml"), "--schedules", "1f1b,interleaved,zb-v",
+      "--html", path, "--json", "--quiet"));
+  });
+
+  test("has a line and a timeline for each case, with the figures of --json", async () => {
+    const { page, said, close } = await open(path);
+    assert.deepEqual(said, []);
+    const lines = await page.$$eval("#cases tbody tr", (rows) => rows.map((r) => [...r.children].map((c) => c.textContent)));
+    assert.deepEqual(lines.map((l) => l[0]), json.cases.map((c) => c.name));
+    assert.deepEqual(lines.map((l) => l[2]), json.cases.map((c) => c.step_time_s.toFixed(2)));
+    assert.equal(await page.locator(".timeline canvas").count(), 3);
+    await close();
+  });
+
+  test("moves all timelines together, and links lead to a case", async () => {
+    const { page, close } = await open(path);
+    await page.keyboard.press("w");
+    await page.locator(".timeline canvas").nth(2).focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await settle(page);
+    const state = await stateOf(page);
+    assert.equal(state.c, "2");
+    assert.ok(state.t);
+    const shown = await page.locator(".timeline .details h3").innerText();
+    const second = await open(path, { hash: await page.evaluate(() => location.hash) });
+    assert.equal(await second.page.locator(".timeline .details h3").innerText(), shown);
+    await second.close();
+    await close();
+  });
+
+  test("takes up to eight cases", () => {
+    const file = join(examples, "00-minimal.yaml");
+    assert.throws(() => run("compare", ...Array(9).fill(file), "--html", "nine.html"), /up to 8/);
+  });
+});
+
+describe("names out of files", () => {
+  const bad = `<script>window.pwned=1</script><img src=x onerror="window.pwned=2">'"&amp;</title>-->`;
+  const odd = bad + "\\n\\u202eabc\\u200b" + "x".repeat(10000);
+  const text = odd.replaceAll('"', '\\"');
+
+  test("are text wherever they stand", async () => {
+    const named = (n, end) => `<img src=x onerror=window.pwned=${n}>.${end}`;
+    const write = (name, content) => writeFileSync(join(place, name), content);
+    write(named(3, "json"), '{"model_type":"llama","hidden_size":4096,"num_hidden_layers":8,"num_attention_heads":32,' +
+      '"vocab_size":32000,"intermediate_size":11008,"tie_word_embeddings":false}');
+    write(named(4, "csv"), readFileSync(join(examples, "../../calibrate/data/tables/h100-sxm.csv")));
+    run("schedule", "export", "1f1b", "--pp", "2", "--microbatches", "8", "-o", named(5, "csv"));
+    write(named(6, "yaml"), "parallel: {tp: 2, pp: 2}\nbatch: {global: 32, micro: 1, seq: 2048}\n");
+    const file = named(7, "yaml");
+    write(file, `extends: "${named(6, "yaml")}"\nname: "${text}"\ndescription: "${text}"\n` +
+      `model: {hf: "${named(3, "json")}"}\ncalibration: "${named(4, "csv")}"\nschedule: {file: "${named(5, "csv")}"}\n` +
+      `cluster: {preset: dgx-h100, nodes: 2, fabric: {tiers: [{name: "${text}", size: 16}]}}\n` +
+      `measured: {step_time: 1s, source: "${text}"}\n`);
+    const { path, json } = report("hostile.html", file, "-s", "parallel.zero=1");
+    assert.ok(json.scenario.name.includes("<script>"));
+    for (const javaScriptEnabled of [true, false]) {
+      const { page, said, close } = await open(path, { javaScriptEnabled });
+      assert.deepEqual(said, []);
+      if (javaScriptEnabled) assert.equal(await page.evaluate(() => window.pwned), undefined);
+      assert.equal(await page.locator("script").count(), 2);
+      assert.equal(await page.locator("img").count(), 1);
+      const shown = await page.locator("h1").innerText();
+      assert.ok(shown.startsWith("<script>window.pwned=1</script><img src=x"));
+      assert.ok(shown.includes("\\x0a\\u202eabc\\u200b"));
+      assert.ok(!/[\u202a-\u202e\u200b-\u200f\u2066-\u2069]/.test(await page.locator("body").innerText()));
+      if (javaScriptEnabled) assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 1400);
+      const settings = await page.locator("#scenario").textContent();
+      for (let n = 3; n <= 7; ++n) assert.ok(settings.includes(`<img src=x onerror=window.pwned=${n}>`), String(n));
+      await close();
+    }
+  });
+});
+
+describe("a search", () => {
+  test("has the layouts, the front and the funnel of --json", async () => {
+    writeFileSync(join(place, "search.yaml"), 'name: "<b>search</b>"\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nbatch: {global: 16, seq: 4096}\n' +
+      "search: {where: \"cp == 1 and micro == 1 and recompute == 'none'\"}\n");
+    const json = JSON.parse(run("search", "search.yaml", "--top", "5", "--html", "search.html", "--json", "--quiet"));
+    for (const width of [1400, 420]) {
+      const { page, said, close } = await open(join(place, "search.html"), { viewport: { width, height: 900 } });
+      assert.deepEqual(said, []);
+      assert.equal(await page.locator("h1").innerText(), "<b>search</b>");
+      assert.equal(await page.locator("#best tbody tr").count(), json.best.length);
+      assert.equal(await page.locator("#front circle").count(), json.best.length);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width);
+      await close();
+    }
+  });
+});
+
+describe("firefox", () => {
+  test("opens a report and is driven by keys", async () => {
+    const puppeteer = tools("puppeteer-core");
+    writeFileSync(join(place, "fox.yaml"), "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 2, dp: 2}\nbatch: {global: 16, micro: 1, seq: 4096}\n");
+    const { path } = report("fox.html", "fox.yaml");
+    const fox = await puppeteer.launch({ browser: "firefox", executablePath: process.env.FIREFOX ?? "/usr/bin/firefox-esr", headless: true });
+    try {
+      const page = await fox.newPage(), said = [];
+      page.on("console", (m) => said.push(m.text()));
+      page.on("pageerror", (e) => said.push("error: " + e.message));
+      await page.goto("file://" + path);
+      for (let tries = 0; tries < 200 && !await page.evaluate(() => document.documentElement.dataset.ready); ++tries)
+        await new Promise((done) => setTimeout(done, 50));
+      await page.keyboard.press("w");
+      await page.keyboard.press("m");
+      await new Promise((done) => setTimeout(done, 500));
+      assert.match(await page.evaluate(() => location.hash), /t=/);
+      assert.ok(await page.evaluate(() => document.querySelectorAll("#sums tbody tr").length) > 3);
+      assert.deepEqual(said, []);
+    } finally {
+      await fox.close();
+    }
+  });
+});
+
+// Fonts and forecasts change a little; what is laid out differently changes a lot.
+describe("views", () => {
+  const kinds = [
+    { name: "verdict", at: "header" }, { name: "verdict-dark", at: "header", colorScheme: "dark" },
+    { name: "timeline", at: "#timeline", hash: "#u=0" }, { name: "memory", at: "#memory" },
+    { name: "narrow", at: "header", viewport: { width: 420, height: 900 } },
+    { name: "narrow-timeline-dark", at: "#timeline", viewport: { width: 420, height: 900 }, colorScheme: "dark" },
+  ];
+  before(() => {
+    writeFileSync(join(place, "view.yaml"), "name: view\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2, pp: 4}\nbatch: {global: 8, micro: 1, seq: 4096}\n");
+    report("view.html", "view.yaml");
+  });
+  for (const { name, at, ...options } of kinds)
+    test(`${name} looks as it did`, async () => {
+      const { page, close } = await open(join(place, "view.html"), { viewport: { width: 1400, height: 900 }, reducedMotion: "reduce", ...options });
+      await page.evaluate((selector) => document.querySelector(selector).scrollIntoView(), at);
+      await settle(page);
+      const now = await page.screenshot(), kept = join(here, "views", name + ".png");
+      await close();
+      if (process.env.UPDATE_VIEWS) {
+        mkdirSync(dirname(kept), { recursive: true });
+        writeFileSync(kept, now);
+      }
+      assert.ok(existsSync(kept), "no such view is kept; UPDATE_VIEWS=1 takes it");
+      const blank = await browser.newPage();
+      const differs = await blank.evaluate(async ([a, b]) => {
+        const pixels = async (data) => {
+          const image = new Image();
+          image.src = "data:image/png;base64," + data;
+          await image.decode();
+          const canvas = new OffscreenCanvas(image.width, image.height), g = canvas.getContext("2d");
+          g.drawImage(image, 0, 0);
+          return g.getImageData(0, 0, image.width, image.height);
+        };
+        const [p, q] = [await pixels(a), await pixels(b)];
+        if (p.width !== q.width || p.height !== q.height) return 1;
+        let n = 0;
+        for (let i = 0; i < p.data.length; i += 4)
+          if (Math.abs(p.data[i] - q.data[i]) + Math.abs(p.data[i + 1] - q.data[i + 1]) + Math.abs(p.data[i + 2] - q.data[i + 2]) > 96) ++n;
+        return n / (p.data.length / 4);
+      }, [now.toString("base64"), readFileSync(kept).toString("base64")]);
+      await blank.close();
+      assert.ok(differs <= 0.04, `${(differs * 100).toFixed(1)} % of the pixels differ`);
+    });
+});
+
+describe("large steps", () => {
+  test("an empty report has at most 150 kB", () => {
+    const { path } = report("minimal.html", join(examples, "00-minimal.yaml"));
+    const bytes = readFileSync(path, "utf8");
+    const data = /id="data">([^<]*)/.exec(bytes)[1].length;
+    assert.ok(bytes.length - data <= 150e3, String(bytes.length - data));
+  });
+
+  test("a million slices: at most 4 MB, ready in 1.5 s, drawn in 50 ms", async () => {
+    const { path } = report("large.html", join(examples, "deepseek-v3-2048xh800.yaml"), "-s", "batch.global=17408");
+    assert.ok(statSync(path).size <= 4e6, String(statSync(path).size));
+    const { page, said, close } = await open(path);
+    assert.deepEqual(said, []);
+    const slices = await page.evaluate(() => Number(document.querySelector("#gantt canvas").dataset.slices));
+    assert.ok(slices >= 1e6, String(slices));
+    const ready = Number(await page.evaluate(() => document.documentElement.dataset.ready));
+    assert.ok(ready <= 1500, `${ready} ms`);
+    await page.getByRole("button", { name: "Unfold all" }).click();
+    await settle(page);
+    const times = [];
+    for (const key of ["w", "w", "s", "a", "d", "w", "w", "w", "s", "f"]) {
+      await page.keyboard.press(key);
+      await settle(page);
+      times.push(await redraws(page));
+    }
+    times.sort((a, b) => a - b);
+    assert.ok(times[Math.floor(times.length / 2)] <= 50, String(times));
+    await close();
+  });
+
+  for (const name of ["gpt3-175b-64xa100", "llama3-405b-16384xh100", "straggler", "long-context", "llama3-70b-decode-8xh100", "mixtral-8x7b-64xh100"])
+    test(`${name} opens, folded ranks unfold, memory comes back to its begin`, async () => {
+      const { path, json } = report(name + ".html", join(examples, name + ".yaml"));
+      const { page, said, close } = await open(path);
+      await page.locator("#gantt canvas").focus();
+      await page.keyboard.press("ArrowRight");
+      await page.keyboard.press("Enter");
+      await settle(page);
+      assert.deepEqual(said, []);
+      const fullest = json.memory.by_rank.find((r) => r.rank === json.memory.reserved_rank);
+      const memory = await page.locator("#memory-chart canvas").evaluate((c) => ({ ...c.dataset }));
+      assert.equal(Number(memory.peak), fullest.peak_bytes);
+      assert.equal(memory.left, memory.start);
+      await close();
+    });
+});

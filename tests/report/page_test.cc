@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/html/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "report/html/compress.h"
+#include "report/html/exposed.h"
+#include "report/html/gantt.h"
+#include "report/html/markup.h"
+#include "report/html/step_data.h"
+#include "report/text/roles.h"
+#include "sim/text.h"
+#include "tests/report/sample.h"
+
+namespace stepcast::page_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string page_of(const Result& result, const PageFacts& facts = {}) {
+  std::string page;
+  write_run_page(result, facts, [&](std::string_view piece) { page += piece; });
+  return page;
+}
+
+size_t count_of(const std::string& text, const std::string& word) {
+  size_t n = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+  return n;
+}
+
+TEST(Page, IsTheSameBytesAgain) {
+  EXPECT_EQ(page_of(sample_result()), page_of(sample_result()));
+}
+
+TEST(Page, HasNothingFromOutside) {
+  const std::string page = page_of(sample_result());
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, Not(HasSubstr("unsafe")));
+  EXPECT_THAT(page, Not(HasSubstr("src=\"http")));
+  EXPECT_THAT(page, Not(HasSubstr("href=\"http")));
+  EXPECT_THAT(page, Not(HasSubstr(" style=\"")));
+}
+
+// What a browser makes of it is tested in tests/page.
+TEST(Page, NamesAreText) {
+  Result result = sample_result();
+  const std::string bad = "<script>x</script>\"&\n\xE2\x80\xAE";
+  result.scenario.name = bad;
+  result.scenario.warnings = {bad};
+  result.calibration = bad;
+  PageFacts facts;
+  facts.description = facts.command = bad;
+  facts.settings = {{bad, bad, bad}};
+  facts.published = {{13.0, std::nullopt, std::nullopt, 0.1, bad}};
+  const std::string page = page_of(result, facts);
+  EXPECT_EQ(count_of(page, "<script"), count_of(page_of(sample_result()), "<script"));
+  EXPECT_EQ(count_of(page, "</script"), count_of(page, "<script"));
+  EXPECT_EQ(count_of(page, "\xE2\x80\xAE"), 0u);
+  EXPECT_GE(count_of(page, "&lt;script&gt;x&lt;/script&gt;&quot;&amp;\\x0a\\u202e"), 8u);
+}
+
+TEST(Page, WasBuiltOfItsSources) {
+  const std::filesystem::path folder = std::string(STEPCAST_SOURCE_DIR) + "/report/page";
+  std::vector<std::filesystem::path> sources;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "source"))
+    sources.push_back(entry.path());
+  std::ranges::sort(sources);
+  uint64_t hash = kHashStart;
+  for (const auto& path : sources) {
+    hash = hash_text(path.filename().string() + '\0', hash);
+    hash = hash_text(read_file(path) + '\0', hash);
+  }
+  EXPECT_THAT(read_file(folder / "page.html"),
+              HasSubstr("<meta name=\"stepcast-sources\" content=\"" + hex_of(hash) + "\">"))
+      << "after a change of report/page/source run tools/page_tools build";
+}
+
+TEST(Compress, IsReadBackByZlib) {
+  const std::string text = std::string(100000, 'a') + "end";
+  const std::string small = deflated(text);
+  EXPECT_LT(small.size(), 1000u);
+  std::string back(text.size(), ' ');
+  auto size = static_cast<uLongf>(back.size());
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-reinterpret-cast)
+  EXPECT_EQ(
+      uncompress(reinterpret_cast<Bytef*>(back.data()), &size,
+                 reinterpret_cast<const Bytef*>(small.data()), static_cast<uLong>(small.size())),
+      Z_OK);
+  // NOLINTEND(cppcoreguidelines-pro-type-reinterpret-cast)
+  EXPECT_EQ(back, text);
+}
+
+TEST(Compress, WritesBase64AsTheStandardShows) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
+}
+
+TEST(Markup, ABarIsAsWideAsItsParts) {
+  const std::vector<BarPart> parts{{0.25, "a", "one"}, {0, "b", ""}, {0.5, "c", ""}};
+  const std::string bar = html_bar(parts);
+  EXPECT_THAT(bar, HasSubstr("class=\"a\" x=\"0.0\" width=\"250.0\""));
+  EXPECT_THAT(bar, HasSubstr("class=\"c\" x=\"250.0\" width=\"500.0\""));
+  EXPECT_THAT(bar, Not(HasSubstr("class=\"b\"")));
+}
+
+// The sample waits for its all-reduces, 20 us each, with nothing beside them.
+TEST(Exposed, IsWhatRunsWhileNothingComputes) {
+  const Result result = sample_result();
+  const std::vector<ExposedLine> lines = exposed_lines(result, 0);
+  ASSERT_FALSE(lines.empty());
+  for (const ExposedLine& line : lines) {
+    EXPECT_LE(line.exposed, line.total) << line.name;
+    EXPECT_GE(line.exposed.count(), 0) << line.name;
+  }
+  const auto all_reduce = std::ranges::find_if(lines, [&](const ExposedLine& line) {
+    return result.graph->works[static_cast<size_t>(line.work)].axis == Axis::tp;
+  });
+  ASSERT_NE(all_reduce, lines.end());
+  EXPECT_EQ(all_reduce->exposed, all_reduce->total);
+  EXPECT_EQ(all_reduce->total.count() % (all_reduce->runs), 0);
+}
+
+TEST(Gantt, DrawsALineForEachRankUpToALimit) {
+  const Result result = sample_result();
+  const auto ranks = [&](size_t most) {
+    const std::string svg = gantt_svg(result, most);
+    size_t n = 0;
+    for (uint32_t role = 0; role < 2; ++role)
+      n += count_of(svg, '>' + role_name(result, role) + '<');
+    return n;
+  };
+  EXPECT_EQ(ranks(32), 2u);
+  EXPECT_EQ(ranks(1), 1u);
+  EXPECT_EQ(gantt_svg(empty_result()), "");
+}
+
+// Times of passes that repeat are nothing new.
+TEST(StepData, RepeatedPassesCostAlmostNothing) {
+  const std::string data = step_data(sample_result());
+  EXPECT_LT(deflated(data).size(), 2500u);
+  EXPECT_THAT(data, HasSubstr("\"labels\":["));
+}
+
+}  // namespace
+}  // namespace stepcast::page_test

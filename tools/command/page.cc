@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/page.h"
+
+#include <functional>
+
+#include "report/html/page.h"
+#include "report/svg/topology.h"
+#include "sim/text.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+// As a shell takes it for one word.
+std::string shell_word(const std::string& word) {
+  static constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// What makes the report again; where it was written is left out, so that equal reports are equal.
+std::string command_of(const Arguments& args, std::string command) {
+  if (!args.file.empty()) command += ' ' + shell_word(args.file);
+  for (const std::string& file : args.files) command += ' ' + shell_word(file);
+  for (const std::string& schedule : args.schedules)
+    command +=
+        (&schedule == &args.schedules.front() ? " --schedules " : ",") + shell_word(schedule);
+  for (const std::string& where : args.where) command += " --where " + shell_word(where);
+  if (!args.objectives.empty()) command += " --objective " + shell_word(join(args.objectives, ","));
+  if (!args.with_schedules.empty())
+    command += " --schedules " + shell_word(join(args.with_schedules, ","));
+  if (!args.gpus.empty()) command += " --gpus " + shell_word(args.gpus);
+  if (args.top) command += " --top " + std::to_string(*args.top);
+  for (const std::string& set : args.set) command += " -s " + shell_word(set);
+  if (!args.root.empty()) command += " --root " + shell_word(args.root);
+  if (!args.ranks.empty()) command += " --ranks " + shell_word(args.ranks);
+  if (args.what_if) command += " --what-if";
+  return command;
+}
+
+std::vector<SettingLine> setting_lines_of(const Scenario& scenario) {
+  std::vector<SettingLine> lines;
+  for (const Setting& s : scenario.settings) lines.push_back({s.path, s.value, s.origin});
+  return lines;
+}
+
+std::vector<PublishedFigures> published_in(const Scenario& scenario) {
+  std::vector<PublishedFigures> published;
+  for (const Measured& m : scenario.measured)
+    if (m.variant.empty())
+      published.push_back(
+          {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.tolerance, m.source});
+  return published;
+}
+
+PageFacts page_facts(const Scenario& scenario, const Arguments& args) {
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast run");
+  facts.description = scenario.description;
+  facts.settings = setting_lines_of(scenario);
+  facts.published = published_in(scenario);
+  TopologyView view = cluster_view(scenario.cluster);
+  view.title = scenario.cluster.name;
+  facts.cluster_svg = topology_svg(view);
+  return facts;
+}
+
+void write_to_file(const Arguments& args, const std::function<void(const PageSink&)>& write) {
+  OutputFile file(args.html, args.force);
+  write([&](std::string_view piece) { file.write(piece); });
+  file.commit();
+  if (!args.quiet) write_stderr("report: " + escape_text(args.html) + "; any browser opens it\n");
+}
+
+}  // namespace
+
+void check_page_options(const Arguments& args) {
+  if (args.html.empty()) return;
+  if (args.html == "-")
+    usage_error("E004", "the report goes to a file, standard output is for the answer",
+                "for example: --html step.html");
+  if (args.html == args.trace) usage_error("E004", "--html and --trace name the same file");
+  refuse_existing(args.html, args.force);
+}
+
+void write_page(const Result& result, const Scenario& scenario, const Arguments& args) {
+  const PageFacts facts = page_facts(scenario, args);
+  write_to_file(args, [&](const PageSink& sink) { write_run_page(result, facts, sink); });
+}
+
+void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
+                        std::span<const std::string> names, size_t baseline,
+                        std::span<const LeftOut> left_out, const Arguments& args) {
+  std::vector<PageCase> cases;
+  for (size_t i = 0; i < results.size(); ++i)
+    cases.push_back(
+        {names[i], &results[i], setting_lines_of(scenarios[i]), published_in(scenarios[i])});
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast compare");
+  write_to_file(args, [&](const PageSink& sink) {
+    write_compare_page(cases, baseline, facts, left_out, sink);
+  });
+}
+
+void write_search_page(const SearchResult& search, const Arguments& args) {
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast search");
+  write_to_file(args, [&](const PageSink& sink) { write_search_page(search, facts, sink); });
+}
+
+}  // namespace stepcast::cli

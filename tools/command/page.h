@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a command as an HTML file.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "report/text/compare.h"
+#include "report/text/topology.h"
+#include "scenarios/scenario.h"
+#include "sim/result.h"
+#include "sim/search_result.h"
+#include "tools/command/command.h"
+
+namespace stepcast::cli {
+
+// The cluster of a scenario as reports see it.
+TopologyView cluster_view(const Cluster& cluster);
+
+// Before anything is simulated: that args.html, if it is given, is a file that may be written.
+// Throws InputError.
+void check_page_options(const Arguments& args);
+
+// To args.html.  Throws InputError as OutputFile does.  REQUIRES: a result that was traced.
+void write_page(const Result& result, const Scenario& scenario, const Arguments& args);
+// REQUIRES: as many scenarios and names as results, at most kMostPageCases.
+void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
+                        std::span<const std::string> names, size_t baseline,
+                        std::span<const LeftOut> left_out, const Arguments& args);
+
+void write_search_page(const SearchResult& search, const Arguments& args);
+
+}  // namespace stepcast::cli
