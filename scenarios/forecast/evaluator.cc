@@ -53,28 +53,11 @@ struct Evaluator::KnownPlan {
 
 namespace {
 
-int64_t net_of(const OpGraph& graph, const Pass& pass, int64_t& rise) {
-  int64_t now = 0;
-  rise = 0;
-  for (const MemoryEvent& e : pass.memory) {
-    const int64_t bytes = graph.tensor(pass, e).bytes.value;
-    now += e.allocate ? bytes : -bytes;
-    rise = std::max(rise, now);
-  }
-  return now;
-}
-
-int64_t busy_of(const CompiledPass& pass) {
-  int64_t sum = 0;
-  for (const int64_t ps : pass.busy) sum += ps;
-  return sum;
-}
-
-int64_t alone_of(const CompiledPass& pass) {
+int64_t alone_of(const CompiledPass& pass, int64_t busy) {
   if (pass.undisturbed.slack != PassStep::kNever)
     for (const auto& [stream, end] : pass.undisturbed.ends)
       if (stream == Stream::compute) return end;
-  return busy_of(pass);
+  return busy;
 }
 
 std::vector<PassId> versions_of(const StagePasses& p, ActionKind kind) {
@@ -195,9 +178,10 @@ const Evaluator::KnownPlan* Evaluator::known_plan(const Scenario& s) {
         if (id == kNoPass) continue;
         const CompiledPass& compiled = program.passes[static_cast<size_t>(id)];
         const Pass& pass = parts.graph.passes[static_cast<size_t>(id)];
-        int64_t rise = 0;
-        const int64_t net = net_of(parts.graph, pass, rise);
-        const KnownPlan::PassBound own{alone_of(compiled), busy_of(compiled), net, rise};
+        const PassBytes bytes = bytes_of(parts.graph, pass);
+        const int64_t busy = compute_time(pass, *prices).count();
+        const KnownPlan::PassBound own{alone_of(compiled, busy), busy, bytes.left.value,
+                                       bytes.rise.value};
         bounds[kind] = std::exchange(first, false) ? own : bounds[kind].least(own);
       }
     }

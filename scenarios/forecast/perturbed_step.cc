@@ -58,6 +58,8 @@ RankRun RankSimulation::run(uint64_t seed, const LaneOptions& given) const {
     run.ranks = run_contended(step_.graph, step_.prices, run.lanes, traffic_ ? *traffic_ : own,
                               interference_.value_or(Interference{}), options);
     return run;
+  } catch (TooLongForLanes& e) {
+    throw TooLongForLanes(with_code_and_file(std::move(e), "E123", scenario().file).diagnostics);
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E123", scenario().file);
   }

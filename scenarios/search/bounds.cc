@@ -32,6 +32,8 @@
 #include "schedules/schedule.h"
 #include "sim/check.h"
 #include "sim/graph/op_graph.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {
@@ -61,19 +63,16 @@ int64_t chain_of(const Pass& pass, const Prices& prices) {
   return at[static_cast<size_t>(Stream::compute)];
 }
 
-int64_t busy_of_compute(const Pass& pass, const Prices& prices) {
-  int64_t sum = 0;
-  for (const Op& op : pass.ops)
-    if (op.stream == Stream::compute)
-      sum += prices.by_work[static_cast<size_t>(op.work)].time.count();
-  return sum;
+// n * m, or the most that there is: steps that never end are bounded too.  REQUIRES: n, m >= 0.
+int64_t product(int64_t n, int64_t m) {
+  int64_t out = 0;
+  return __builtin_mul_overflow(n, m, &out) ? std::numeric_limits<int64_t>::max() : out;
 }
 
-int64_t kept_by(const OpGraph& graph, const Pass& pass) {
-  int64_t now = 0;
-  for (const MemoryEvent& e : pass.memory)
-    now += e.allocate ? graph.tensor(pass, e).bytes.value : -graph.tensor(pass, e).bytes.value;
-  return now;
+// Likewise n + m.
+int64_t sum_of(int64_t n, int64_t m) {
+  int64_t out = 0;
+  return __builtin_add_overflow(n, m, &out) ? std::numeric_limits<int64_t>::max() : out;
 }
 
 // What one small stage takes and holds.
@@ -145,7 +144,7 @@ class Prober {
         int64_t time = std::numeric_limits<int64_t>::max();
         for (const PassId id : versions)
           if (id != kNoPass)
-            time = std::min(time, compute_only_ ? busy_of_compute(pass(id), *prices)
+            time = std::min(time, compute_only_ ? compute_time(pass(id), *prices).count()
                                                 : chain_of(pass(id), *prices));
         return time == std::numeric_limits<int64_t>::max() ? 0 : time;
       };
@@ -153,7 +152,7 @@ class Prober {
       p.backward = splits_ ? least({passes.input_gradient}) +
                                  least({passes.weight_gradient, passes.last_weight_gradient})
                            : least({passes.backward, passes.last_backward});
-      p.kept = kept_by(parts.graph, pass(passes.forward));
+      p.kept = bytes_of(parts.graph, pass(passes.forward)).left.value;
       int64_t dense = 0, experts = 0;
       const std::vector<ParameterPart> all = held.parts_of(r);
       dense = all.front().share;
@@ -233,10 +232,7 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
   contents.push_back(last);
   contents.push_back(both);
   const std::optional<std::vector<Probe>> probes = prober.probe(std::move(contents));
-  if (!probes) {
-    out.countable = false;
-    return out;
-  }
+  if (!probes) return out;
   const auto kind_at = [&](const LayerKind& k) {
     return static_cast<size_t>(std::ranges::find(kinds, k) - kinds.begin());
   };
@@ -453,12 +449,13 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       for (int64_t chunk = 0; chunk < vpp; ++chunk) {
         const Stage& stage = all[static_cast<size_t>(chunk * pp + r)];
         busy += stage.forward + stage.backward;
-        memory += stage.held;
-        if (c.keeps_add_up) memory += in_flight[static_cast<size_t>(chunk)] * stage.kept;
+        memory = sum_of(memory, stage.held);
+        if (c.keeps_add_up)
+          memory = sum_of(memory, product(in_flight[static_cast<size_t>(chunk)], stage.kept));
       }
-      int64_t time = busy * microbatches;
-      if (!c.ends_apart) time += forwards_before;
-      if (!c.ends_apart && !c.splits) time += backwards_before;
+      int64_t time = product(busy, microbatches);
+      if (!c.ends_apart) time = sum_of(time, forwards_before);
+      if (!c.ends_apart && !c.splits) time = sum_of(time, backwards_before);
       out.time = std::max(out.time, Time{time});
       forwards_before += all[static_cast<size_t>(r)].forward;
       backwards_before += all[static_cast<size_t>(r)].backward;
@@ -466,7 +463,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       // Wherever its stages are, some rank has at least the mean.
       int64_t sum = 0;
       for (const Stage& stage : all) sum += stage.forward + stage.backward;
-      out.time = std::max(out.time, Time{sum / pp * microbatches});
+      out.time = std::max(out.time, Time{product(sum / pp, microbatches)});
       break;
     }
     // Shares are rounded up to whole numbers of parameters, a few of which more or less are not
