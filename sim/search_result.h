@@ -33,7 +33,8 @@ struct FoundLayout {
   int64_t zero = 0;
   std::string recompute, schedule, split;                // words of a scenario
   std::vector<int64_t> stage_layers;                     // where they are not alike; else empty
-  std::vector<std::pair<std::string, std::string>> set;  // what makes it, dotted path -> value
+  // What makes it of the file: dotted path -> value, null takes a key back.
+  std::vector<std::pair<std::string, std::string>> set;
 
   Time step_time{};
   Bytes reserved{}, usable{};
@@ -45,6 +46,7 @@ struct FoundLayout {
 
 struct SearchResult {
   std::string name, file, gpu;
+  std::vector<std::string> run_words;  // by which `stepcast run` reads the file; empty: its name
   bool dense = true;  // the model has no experts
   std::vector<SearchObjective> objectives;
   int64_t top = 10;
@@ -55,11 +57,14 @@ struct SearchResult {
   std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
   int64_t simulated = 0;
   int64_t undecided = 0;           // left when the search was stopped
-  double fast_points = 0;          // left out by rules of thumb
+  bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
   std::vector<FoundLayout> best;   // best first; of several objectives the front
   // Without any that fits: the one that needs least memory among those that were looked at.
   std::optional<FoundLayout> nearest;
+  // Where layouts fit but all break a constraint: the best of them, and what it breaks.
+  std::optional<FoundLayout> breaking;
+  std::vector<std::string> broken_constraints;
 };
 
 // Steps that differ by less are closer than forecasts of layouts of one model can be told apart.

@@ -88,6 +88,11 @@ std::string seconds_text(const FoundLayout& l) {
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
 }
 
+// Of those that were forecast whole.
+std::string share_text(const FoundLayout& l, bool (*counts)(Spend)) {
+  return l.result ? fixed(100 * share_if(l, counts), 1) : "";
+}
+
 std::string mfu_text(const FoundLayout& l) {
   return l.result ? fixed(100 * l.result->utilization.mfu_full_attention, 1) : "";
 }
@@ -113,9 +118,9 @@ const std::array kLayoutColumns{
     LayoutColumn{"peak GiB", '>', [](const FoundLayout& l) { return gib(l.reserved); }},
     LayoutColumn{"free %", '>', [](const FoundLayout& l) { return fixed(100 * free_share(l), 0); }},
     LayoutColumn{"bubble %", '>',
-                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_bubble), 1); }},
+                 [](const FoundLayout& l) { return share_text(l, is_bubble); }},
     LayoutColumn{"exposed %", '>',
-                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_exposed), 1); }},
+                 [](const FoundLayout& l) { return share_text(l, is_exposed); }},
     LayoutColumn{"days", '>',
                  [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
     LayoutColumn{"kUSD", '>',
@@ -190,6 +195,7 @@ std::string why_first(const SearchResult& r) {
             ? fmt::format(", {} % recomputation", fixed(100 * share_if(l, is_recompute), 1))
             : "");
   };
+  if (!first.result) return "#1 is " + layout_text(first) + '.';
   std::string text = "#1 (" + layout_text(first) + ") spends " + describe(first);
   if (r.best.size() > 1) {
     // The next one that is told apart, else the second.
@@ -197,6 +203,7 @@ std::string why_first(const SearchResult& r) {
       return versus(l, first, r.objectives.front()) > kDiscernment;
     });
     const FoundLayout& other = apart != r.best.end() ? *apart : r.best[1];
+    if (!other.result) return text + '.';
     text += fmt::format("; #{} ({}): {}", &other - r.best.data() + 1, layout_text(other),
                         describe(other));
   }
@@ -232,7 +239,7 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
   if (lighter != nullptr && lighter == simpler) {
     lines.push_back(alternative(r, "Lighter and simpler", *lighter,
                                 gib(first.reserved - lighter->reserved) +
-                                    " GiB less and fewer kinds of parallelism") +
+                                    " GiB less and fewer features") +
                     '.');
     lighter = simpler = nullptr;
   }
@@ -241,7 +248,7 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         alternative(r, "Lighter", *lighter, gib(first.reserved - lighter->reserved) + " GiB less") +
         '.');
   if (simpler != nullptr)
-    lines.push_back(alternative(r, "Simpler", *simpler, "fewer kinds of parallelism") + '.');
+    lines.push_back(alternative(r, "Simpler", *simpler, "fewer features") + '.');
   if (first.result && first.result->fits_share && *first.result->fits_share < 0.9)
     lines.push_back(
         fmt::format("{:.0f} % of steps with such a forecast of memory fit: "
@@ -252,13 +259,58 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
   return text;
 }
 
-std::string set_line(const FoundLayout& l) {
-  std::string text;
+// A word of a shell's line: in quotes where the shell would take it for something else.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + '\'';
+}
+
+std::string run_line(const SearchResult& r, const FoundLayout& l) {
+  std::vector<std::string> words = r.run_words;
+  if (words.empty()) words.push_back(r.file);
   for (const auto& [path, value] : l.set) {
-    const bool plain = value.find_first_of(" |*(){}[]'\"") == std::string::npos;
-    text += fmt::format(" -s {}{}={}{}", plain ? "" : "'", path, value, plain ? "" : "'");
+    words.emplace_back("-s");
+    words.push_back(path + '=' + value);
+  }
+  std::string text = "stepcast run";
+  for (const std::string& word : words) text += ' ' + shell_word(escape_text(word));
+  return text;
+}
+
+std::string objectives_text(const std::vector<SearchObjective>& objectives) {
+  std::string text;
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    const bool most = objectives[i] == SearchObjective::tokens_per_gpu_s;
+    const bool before = i > 0 && objectives[i - 1] == SearchObjective::tokens_per_gpu_s;
+    text += i == 0 ? "" : i + 1 == objectives.size() ? " and " : ", ";
+    if (i == 0 || most != before) text += most ? "the most " : "the least ";
+    text += name_of(objectives[i]);
   }
   return text;
+}
+
+// Layouts fit, but none keeps the constraints.
+std::string breaking_text(const SearchResult& r, const TextStyle& style) {
+  const FoundLayout& best = *r.breaking;
+  std::string text =
+      "  " + paint("layouts fit, but none keeps the constraints", Tone::bad, style) + '\n';
+  std::string broken;
+  for (const std::string& c : r.broken_constraints)
+    broken += (broken.empty() ? "'" : " and '") + escape_text(c) + '\'';
+  return text + wrap(fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It "
+                                 "breaks {}.",
+                                 layout_text(best), seconds_text(best), gib(best.reserved),
+                                 gib(best.usable),
+                                 best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
+                                                               fixed(best.price / 1000, 1))
+                                 : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
+                                                 : "",
+                                 broken),
+                     "  ", style.width);
 }
 
 void write_layout(JsonWriter& json, const FoundLayout& l) {
@@ -316,6 +368,7 @@ void write_funnel(JsonWriter& json, const SearchResult& r) {
   write_rules(json, "decided", r.decided);
   json.member("simulated", r.simulated);
   json.member("undecided", r.undecided);
+  json.member("all_seen", r.all_seen);
 }
 
 }  // namespace
@@ -343,12 +396,11 @@ std::string layout_text(const FoundLayout& l) {
 
 std::string search_text(const SearchResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
-                     "   for the least " + std::string(name_of(r.objectives.front())) + '\n';
-  if (r.objectives.front() == SearchObjective::tokens_per_gpu_s)
-    text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
-           "   for the most tokens_per_gpu_s\n";
+                     "   for " + objectives_text(r.objectives) + '\n';
   text += '\n' + rule_table(r) + '\n';
-  if (r.best.empty() && r.undecided > 0)
+  if (!r.all_seen) text += "  The search was stopped before all layouts were known.\n";
+  if (r.best.empty() && r.breaking) return text + breaking_text(r, style);
+  if (r.best.empty() && (r.undecided > 0 || !r.all_seen))
     return text + "  The search was stopped before it came to a layout that fits.\n";
   if (r.best.empty()) {
     text += "  " + paint("no layout fits", Tone::bad, style);
@@ -373,8 +425,7 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     return text;
   }
   text += table_of(r, style) + '\n' + words_of(r, style) + '\n';
-  text += "  The first, as a forecast of its own:\n    stepcast run " + escape_text(r.file) +
-          set_line(r.best.front()) + '\n';
+  text += "  The first, as a forecast of its own:\n    " + run_line(r, r.best.front()) + '\n';
   return text;
 }
 
@@ -396,6 +447,9 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.objects("best", r.best, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
+    json.optional_object("breaking", r.breaking,
+                         [&](const FoundLayout& l) { write_layout(json, l); });
+    json.values("broken_constraints", r.broken_constraints);
   });
 }
 

@@ -241,7 +241,7 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
 
   const auto sums = [&](int64_t ClassCosts::Ends::*field, std::vector<int64_t>& to) {
     to.assign(1, 0);
-    for (const LayerKind& k : layers) to.push_back(to.back() + more(kind_at(k)).*field);
+    for (const LayerKind& k : layers) to.push_back(sum_of(to.back(), more(kind_at(k)).*field));
   };
   using Ends = ClassCosts::Ends;
   sums(&Ends::forward, out.forward);
@@ -448,7 +448,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       if (pp > 1) count_in_flight(schedule, pp, vpp, microbatches, r, in_flight);
       for (int64_t chunk = 0; chunk < vpp; ++chunk) {
         const Stage& stage = all[static_cast<size_t>(chunk * pp + r)];
-        busy += stage.forward + stage.backward;
+        busy = sum_of(busy, sum_of(stage.forward, stage.backward));
         memory = sum_of(memory, stage.held);
         if (c.keeps_add_up)
           memory = sum_of(memory, product(in_flight[static_cast<size_t>(chunk)], stage.kept));
@@ -457,12 +457,12 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       if (!c.ends_apart) time = sum_of(time, forwards_before);
       if (!c.ends_apart && !c.splits) time = sum_of(time, backwards_before);
       out.time = std::max(out.time, Time{time});
-      forwards_before += all[static_cast<size_t>(r)].forward;
-      backwards_before += all[static_cast<size_t>(r)].backward;
+      forwards_before = sum_of(forwards_before, all[static_cast<size_t>(r)].forward);
+      backwards_before = sum_of(backwards_before, all[static_cast<size_t>(r)].backward);
     } else {
       // Wherever its stages are, some rank has at least the mean.
       int64_t sum = 0;
-      for (const Stage& stage : all) sum += stage.forward + stage.backward;
+      for (const Stage& stage : all) sum = sum_of(sum, sum_of(stage.forward, stage.backward));
       out.time = std::max(out.time, Time{product(sum / pp, microbatches)});
       break;
     }

@@ -93,9 +93,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kDecided{
 Bytes most_usable(const Scenario& s) {
   Bytes usable = s.cluster.node.gpu.memory;
   for (const DeviceMemory& line : device_memory(s))
-    if (!line.what.starts_with("communicator of ") ||
-        line.what.starts_with("communicator of the world"))
-      if (line.what != "DeepEP") usable -= line.bytes;
+    if (line.of != DeviceMemory::Of::group) usable -= line.bytes;
   return usable;
 }
 
@@ -105,7 +103,8 @@ class Searcher {
       : space_(document, options), run_(run), settings_(space_.settings()) {}
 
   SearchAnswer search() {
-    SearchSpace::Layouts layouts = space_.layouts();
+    SearchSpace::Layouts layouts = space_.layouts([this] { return stopped(); });
+    answer_.result.all_seen = layouts.all_seen;
     answer_.result.points = layouts.points;
     answer_.result.illegal = std::move(layouts.rules);
     answer_.layouts = std::move(layouts.all);
@@ -131,31 +130,32 @@ class Searcher {
   void take_shard() {
     if (run_.shard.count <= 1) return;
     std::erase_if(answer_.layouts, [&](const Layout& l) {
-      uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-      for (const char c : space_.key_of(l))
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-      return hash % static_cast<uint64_t>(run_.shard.count) !=
+      return hash_text(space_.key_of(l)) % static_cast<uint64_t>(run_.shard.count) !=
              static_cast<uint64_t>(run_.shard.index);
     });
   }
 
   void find_bounds() {
     LayoutBounds bounds(space_, layouts());
-    const auto threads = static_cast<size_t>(std::max(1, run_.jobs));
     {
-      std::vector<BoundCaches> caches(threads);
+      std::vector<BoundCaches> caches(threads());
       constexpr size_t kAtOnce = 256;
       for (size_t from = 0; from < bounds.classes() && !stopped(); from += kAtOnce)
         for_each_item(std::min(kAtOnce, bounds.classes() - from), run_.jobs,
                       [&](size_t i, size_t t) { bounds.prepare(from + i, caches[t]); });
     }
     bounds_.resize(layouts().size());
-    constexpr size_t kPart = 1024;
-    for_each_item((layouts().size() + kPart - 1) / kPart, run_.jobs, [&](size_t part, size_t) {
-      for (size_t i = part * kPart; i < std::min(layouts().size(), (part + 1) * kPart); ++i)
-        bounds_[i] = bounds.of(i);
-    });
+    constexpr size_t kPart = 1024, kParts = 64;
+    for (size_t from = 0; from < layouts().size() && !stopped(); from += kPart * kParts) {
+      const size_t to = std::min(layouts().size(), from + kPart * kParts);
+      for_each_item((to - from + kPart - 1) / kPart, run_.jobs, [&](size_t part, size_t) {
+        const size_t begin = from + part * kPart;
+        for (size_t i = begin; i < std::min(to, begin + kPart); ++i) bounds_[i] = bounds.of(i);
+      });
+    }
   }
+
+  size_t threads() const { return static_cast<size_t>(std::max(1, run_.jobs)); }
 
   bool stopped() {
     if (!stopped_ && run_.stop && run_.stop(settings_.budget)) stopped_ = true;
@@ -289,7 +289,9 @@ class Searcher {
       case Outcome::too_large: trial.decided = Decided::out_of_memory; break;
       case Outcome::slower: trial.decided = Decided::slower; break;
       case Outcome::fits:
-        trial.decided = is_kept(layout, *scenario, step) ? Decided::fits : Decided::constraint;
+        trial.decided = broken_by(layout, *scenario, step.time, step.reserved).empty()
+                            ? Decided::fits
+                            : Decided::constraint;
         break;
     }
     trial.row.outcome = trial.decided == Decided::impossible      ? SearchRow::Outcome::impossible
@@ -301,14 +303,13 @@ class Searcher {
     return trial;
   }
 
-  bool is_kept(const Layout& layout, const Scenario& scenario, const Evaluator::Trial& step) const {
-    if (settings_.constraints.empty()) return true;
-    const auto of = [&](SearchObjective o) {
-      return value(o, layout.place, step.time, step.reserved);
-    };
-    return space_.keeps_constraints(
-        layout, {to_seconds(step.time), 1 / of(SearchObjective::tokens_per_gpu_s),
-                 static_cast<double>(step.reserved.value),
+  std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario, Time time,
+                                     Bytes reserved) const {
+    if (settings_.constraints.empty()) return {};
+    const auto of = [&](SearchObjective o) { return value(o, layout.place, time, reserved); };
+    return space_.broken_constraints(
+        layout, {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
+                 static_cast<double>(reserved.value),
                  static_cast<double>(scenario.cluster.node.gpu.memory.value),
                  of(SearchObjective::days), of(SearchObjective::price)});
   }
@@ -327,15 +328,15 @@ class Searcher {
     std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
       return std::tie(least[a], a) < std::tie(least[b], b);
     });
-    const auto threads = static_cast<size_t>(std::max(1, run_.jobs));
-    std::vector<std::unique_ptr<Evaluator>> evaluators(threads);
+    std::vector<std::unique_ptr<Evaluator>> evaluators(threads());
     for (auto& e : evaluators) e = std::make_unique<Evaluator>();
     const auto total = static_cast<int64_t>(layouts().size());
     const int64_t before = total - static_cast<int64_t>(order.size());
     size_t next = 0;
     // Small rounds while the k-th best is found, larger ones after that.
     constexpr size_t kFirstRound = 16, kRound = 64;
-    for (size_t size = kFirstRound; next < order.size() && !stopped();
+    for (size_t size = run_.any ? 1 : kFirstRound;
+         next < order.size() && !stopped() && !(run_.any && !found_.empty());
          size = std::min(kRound, size * 2)) {
       std::vector<uint32_t> round;
       for (; next < order.size() && round.size() < size; ++next) {
@@ -358,10 +359,14 @@ class Searcher {
     decided_[index] = trial.decided;
     if (trial.bound_too_high) ++answer_.bounds_too_high;
     if (trial.simulated) answer_.rows.push_back(trial.row);
-    if (trial.decided != Decided::fits) return;
+    if (trial.decided != Decided::fits && trial.decided != Decided::constraint) return;
     const Layout& l = layouts()[index];
-    add_found({values(l.place, trial.row.time, trial.row.reserved), index, trial.row.time,
-               trial.row.reserved, trial.row.usable});
+    Found found{values(l.place, trial.row.time, trial.row.reserved), index, trial.row.time,
+                trial.row.reserved, trial.row.usable};
+    if (trial.decided == Decided::fits)
+      add_found(std::move(found));
+    else if (!breaking_ || found < *breaking_)
+      breaking_ = std::move(found);
   }
 
   // --------------------------------------------------------------------------------- the answer
@@ -388,7 +393,7 @@ class Searcher {
     const std::vector<int64_t> layers = space_.layers_of_stages(l);
     if (std::ranges::adjacent_find(layers, std::not_equal_to<>{}) != layers.end())
       out.stage_layers = layers;
-    out.set = space_.changes(l);
+    out.set = space_.settings_of(l);
     out.step_time = time;
     out.reserved = reserved;
     out.usable = usable;
@@ -431,12 +436,28 @@ class Searcher {
       answer_.documents.push_back(space_.document(layouts()[found_[i].layout]));
     }
     if (run_.forecasts)
-      for_each_item(shown, run_.jobs, [&](size_t i, size_t) {
-        auto resolved = space_.scenario(layouts()[found_[i].layout]);
-        STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
-        r.best[i].result = forecast(std::get<Scenario>(resolved), {.what_if = false});
-      });
-    if (found_.empty() && !stopped_) find_nearest();
+      for (size_t from = 0; from < shown && (from == 0 || !stopped());) {
+        const size_t count = stopped() ? 1 : std::min(threads(), shown - from);
+        for_each_item(count, run_.jobs, [&](size_t i, size_t) {
+          auto resolved = space_.scenario(layouts()[found_[from + i].layout]);
+          STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
+          r.best[from + i].result = forecast(std::get<Scenario>(resolved), {.what_if = false});
+        });
+        from += count;
+      }
+    if (found_.empty() && breaking_)
+      describe_breaking();
+    else if (found_.empty() && !stopped_)
+      find_nearest();
+  }
+
+  // Layouts fit, and none keeps the constraints.
+  void describe_breaking() {
+    const Found& f = *breaking_;
+    const Layout& layout = layouts()[f.layout];
+    answer_.result.breaking = describe_layout(f.layout, f.time, f.reserved, f.usable);
+    answer_.result.broken_constraints =
+        broken_by(layout, *space_.places()[layout.place].scenario, f.time, f.reserved);
   }
 
   // The layout that needs least, of those that need least by their bounds.
@@ -470,6 +491,7 @@ class Searcher {
   std::vector<LayoutBound> bounds_;
   std::vector<Decided> decided_;
   std::vector<Found> found_;  // best first
+  std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
   bool stopped_ = false;
 };
@@ -496,8 +518,10 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
                                             {"parallel.split", "auto"},
                                             {"schedule", "auto"},
                                             {"batch.micro", "1"}}));
+  simple.set("contention.interference", scalar_value("off"));
   try {
     SearchRun run;
+    run.any = true;
     run.forecasts = false;
     SearchAnswer answer = search_layouts(simple, {}, run);
     if (!answer.result.best.empty()) return std::move(answer.result.best.front());

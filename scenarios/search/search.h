@@ -28,9 +28,10 @@ struct SearchRun {
   int jobs = 1;  // threads
   SearchShard shard{};
   bool exhaustive = false;  // simulate every layout: for tests of the bounds
+  bool any = false;         // end with the first round that finds a layout
   bool forecasts = true;    // of the best, with account and interval
-  // Asked between rounds, with search.budget; true ends the search with what has been found. Called
-  // by one thread.
+  // Asked again and again, with search.budget; true ends the search with what has been found.  Of
+  // the best only the first is then forecast whole.  Called by one thread.
   std::function<bool(std::optional<Time> budget)> stop{};
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};

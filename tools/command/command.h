@@ -98,7 +98,7 @@ struct Arguments {
   bool no_search = false;
   // search
   std::vector<std::string> where, objectives, with_schedules;
-  std::string gpus, prune;
+  std::string gpus;
   std::optional<int64_t> top, jobs;
   std::optional<Time> budget;
   bool csv = false;

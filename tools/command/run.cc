@@ -137,7 +137,8 @@ int run_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(run_json(result, version()));
   } else {
     const std::string advice =
-        args.quiet ? "" : search_advice(args.file, args, result.fits, result.scenario.gpus);
+        args.quiet ? "" : search_advice(args.file, args, result.fits, result.scenario.gpus,
+                                        scenario.plan.trains());
     write_stdout(text_report(result, terminal.out) +
                  (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
   }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/search_folder.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "report/text/search.h"
+#include "scenarios/frameworks/export_megatron.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 2> kTables{"funnel.json", "results.csv"};
+
+// "top01.yaml", "top12.megatron-args": a layout of some search.
+bool is_of_a_layout(const std::string& name) {
+  if (!name.starts_with("top")) return false;
+  const size_t end = name.find_first_not_of("0123456789", 3);
+  if (end == 3 || end == std::string::npos) return false;
+  const std::string_view rest = std::string_view(name).substr(end);
+  return rest == ".yaml" || rest == ".megatron-args";
+}
+
+std::vector<std::string> layouts_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (is_of_a_layout(at->path().filename().string()))
+      names.push_back(at->path().filename().string());
+  return names;
+}
+
+// The folder that has both.
+fs::path common_folder(const fs::path& a, const fs::path& b) {
+  fs::path common;
+  auto i = a.begin();
+  for (auto j = b.begin(); i != a.end() && j != b.end() && *i == *j; ++i, ++j) common /= *i;
+  return common;
+}
+
+// A scenario as a file of that folder: a line for each of its sections.
+std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
+                          const std::string& file, int64_t rank, const fs::path& folder) {
+  ScenarioDocument document = written;
+  fs::path root = folder;
+  for (const std::string& named : document.move_to(folder.string()))
+    root = common_folder(root, named);
+  std::string text =
+      fmt::format("# The layout that `stepcast search {}` ranked {}: {:.6g} s a step.\n",
+                  escape_text(file), rank, to_seconds(l.step_time));
+  if (root != folder)
+    text += fmt::format("# It names files outside this folder: stepcast run --root {}\n",
+                        escape_text(root.lexically_relative(fs::current_path()).string()));
+  for (const Member& m : document.tree().members)
+    text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';
+  return text;
+}
+
+}  // namespace
+
+SearchFolder::SearchFolder(std::string path, bool force) : path_(std::move(path)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw file_error("E502", "cannot make '" + path_ + "': " + error.message(), path_);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0)
+    throw file_error("E502", "cannot write to '" + path_ + "': " + std::strerror(errno), path_);
+  if (force) return;
+  std::vector<std::string> there = layouts_in(path_);
+  for (const std::string_view name : kTables)
+    if (fs::exists(fs::path(path_) / name, error)) there.emplace_back(name);
+  if (!there.empty())
+    throw file_error("E501", "'" + path_ + "' has the answer of a search already", path_,
+                     "--force replaces it");
+}
+
+void SearchFolder::write_file(const std::string& name, const std::string& text) const {
+  OutputFile file((fs::path(path_) / name).string(), true);
+  file.write(text);
+  file.commit();
+}
+
+void SearchFolder::write(const SearchAnswer& answer) const {
+  std::error_code error;
+  for (const std::string& name : layouts_in(path_)) fs::remove(fs::path(path_) / name, error);
+  write_file("funnel.json", funnel_json(answer.result));
+  write_file("results.csv", search_csv(answer.result));
+  const fs::path folder = fs::weakly_canonical(fs::absolute(path_));
+  for (size_t i = 0; i < answer.documents.size(); ++i) {
+    const auto rank = static_cast<int64_t>(i) + 1;
+    const std::string name = fmt::format("top{:02}", rank);
+    write_file(name + ".yaml", scenario_text(answer.documents[i], answer.result.best[i],
+                                             answer.result.file, rank, folder));
+    auto resolved = answer.documents[i].try_resolve();
+    if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
+      write_file(name + ".megatron-args", export_megatron(*scenario).text);
+  }
+}
+
+}  // namespace stepcast::cli
