@@ -31,8 +31,8 @@ struct FoundLayout {
   int64_t gpus = 1, nodes = 1;
   int64_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, dp = 1, micro = 1, microbatches = 1;
   int64_t zero = 0;
-  std::string recompute, schedule, split;                // words of a scenario
-  std::vector<int64_t> stage_layers;                     // where they are not alike; else empty
+  std::string recompute, schedule, split;  // words of a scenario
+  std::vector<int64_t> stage_layers;       // where they are not alike; else empty
   // What makes it of the file: dotted path -> value, null takes a key back.
   std::vector<std::pair<std::string, std::string>> set;
 
@@ -47,7 +47,7 @@ struct FoundLayout {
 struct SearchResult {
   std::string name, file, gpu;
   std::vector<std::string> run_words;  // by which `stepcast run` reads the file; empty: its name
-  bool dense = true;  // the model has no experts
+  bool dense = true;                   // the model has no experts
   std::vector<SearchObjective> objectives;
   int64_t top = 10;
   double memory_margin = 0;         // share of the usable memory

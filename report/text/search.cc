@@ -117,10 +117,8 @@ const std::array kLayoutColumns{
     LayoutColumn{"MFU %", '>', mfu_text},
     LayoutColumn{"peak GiB", '>', [](const FoundLayout& l) { return gib(l.reserved); }},
     LayoutColumn{"free %", '>', [](const FoundLayout& l) { return fixed(100 * free_share(l), 0); }},
-    LayoutColumn{"bubble %", '>',
-                 [](const FoundLayout& l) { return share_text(l, is_bubble); }},
-    LayoutColumn{"exposed %", '>',
-                 [](const FoundLayout& l) { return share_text(l, is_exposed); }},
+    LayoutColumn{"bubble %", '>', [](const FoundLayout& l) { return share_text(l, is_bubble); }},
+    LayoutColumn{"exposed %", '>', [](const FoundLayout& l) { return share_text(l, is_exposed); }},
     LayoutColumn{"days", '>',
                  [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
     LayoutColumn{"kUSD", '>',
@@ -237,10 +235,10 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
       simpler = &l;
   }
   if (lighter != nullptr && lighter == simpler) {
-    lines.push_back(alternative(r, "Lighter and simpler", *lighter,
-                                gib(first.reserved - lighter->reserved) +
-                                    " GiB less and fewer features") +
-                    '.');
+    lines.push_back(
+        alternative(r, "Lighter and simpler", *lighter,
+                    gib(first.reserved - lighter->reserved) + " GiB less and fewer features") +
+        '.');
     lighter = simpler = nullptr;
   }
   if (lighter != nullptr)
@@ -301,16 +299,17 @@ std::string breaking_text(const SearchResult& r, const TextStyle& style) {
   std::string broken;
   for (const std::string& c : r.broken_constraints)
     broken += (broken.empty() ? "'" : " and '") + escape_text(c) + '\'';
-  return text + wrap(fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It "
-                                 "breaks {}.",
-                                 layout_text(best), seconds_text(best), gib(best.reserved),
-                                 gib(best.usable),
-                                 best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
-                                                               fixed(best.price / 1000, 1))
-                                 : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
-                                                 : "",
-                                 broken),
-                     "  ", style.width);
+  return text +
+         wrap(fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It "
+                          "breaks {}.",
+                          layout_text(best), seconds_text(best), gib(best.reserved),
+                          gib(best.usable),
+                          best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
+                                                        fixed(best.price / 1000, 1))
+                          : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
+                                          : "",
+                          broken),
+              "  ", style.width);
 }
 
 void write_layout(JsonWriter& json, const FoundLayout& l) {

@@ -21,6 +21,7 @@
 #include "scenarios/pricing_table.h"
 #include "sim/graph/program.h"
 #include "sim/memory/memory.h"
+#include "sim/saturating.h"
 
 namespace stepcast {
 
@@ -217,7 +218,7 @@ std::optional<StepOutcome> Evaluator::bound(const Scenario& scenario) {
     for (size_t i = 0; i < list.size(); ++i) {
       const auto& pass = of(list[i]);
       const bool paired = list[i].overlaps_next || (i > 0 && list[i - 1].overlaps_next);
-      time += paired ? pass.beside : pass.alone;
+      time = saturating_sum(time, paired ? pass.beside : pass.alone);
       // Within a pair both rise together, in turns.
       if (!paired) peak = std::max(peak, level + pass.rise);
       level += pass.net;
@@ -226,8 +227,9 @@ std::optional<StepOutcome> Evaluator::bound(const Scenario& scenario) {
     }
     if (barrier && !list.empty()) {
       const Action &first = list.front(), &last = list.back();
-      if (first.kind == ActionKind::forward) time += forwards_before[first.stage];
-      if (is_backward(last.kind)) time += backwards_before[last.stage];
+      if (first.kind == ActionKind::forward)
+        time = saturating_sum(time, forwards_before[first.stage]);
+      if (is_backward(last.kind)) time = saturating_sum(time, backwards_before[last.stage]);
     }
     out.time = std::max(out.time, Time{time});
     out.peak = std::max(out.peak, Bytes{peak});

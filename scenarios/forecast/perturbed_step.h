@@ -49,8 +49,8 @@ class RankSimulation {
                  Links links = Links::as_scenario);
 
   // All random numbers come from `seed`, the routes through the fabric among them.  Throws
-  // Deadlock, TooLongForLanes (E123) for a step of more than 19 minutes, and TooManyRankOps where links
-  // are shared automatically and that would take more than kQuickRankOps.
+  // Deadlock, TooLongForLanes (E123) for a step of more than 19 minutes, and TooManyRankOps where
+  // links are shared automatically and that would take more than kQuickRankOps.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:

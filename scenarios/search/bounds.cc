@@ -34,6 +34,7 @@
 #include "sim/graph/op_graph.h"
 #include "sim/graph/program.h"
 #include "sim/memory/memory.h"
+#include "sim/saturating.h"
 
 namespace stepcast {
 namespace {
@@ -61,18 +62,6 @@ int64_t chain_of(const Pass& pass, const Prices& prices) {
     stream = end[i];
   }
   return at[static_cast<size_t>(Stream::compute)];
-}
-
-// n * m, or the most that there is: steps that never end are bounded too.  REQUIRES: n, m >= 0.
-int64_t product(int64_t n, int64_t m) {
-  int64_t out = 0;
-  return __builtin_mul_overflow(n, m, &out) ? std::numeric_limits<int64_t>::max() : out;
-}
-
-// Likewise n + m.
-int64_t sum_of(int64_t n, int64_t m) {
-  int64_t out = 0;
-  return __builtin_add_overflow(n, m, &out) ? std::numeric_limits<int64_t>::max() : out;
 }
 
 // What one small stage takes and holds.
@@ -241,7 +230,8 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
 
   const auto sums = [&](int64_t ClassCosts::Ends::*field, std::vector<int64_t>& to) {
     to.assign(1, 0);
-    for (const LayerKind& k : layers) to.push_back(sum_of(to.back(), more(kind_at(k)).*field));
+    for (const LayerKind& k : layers)
+      to.push_back(saturating_sum(to.back(), more(kind_at(k)).*field));
   };
   using Ends = ClassCosts::Ends;
   sums(&Ends::forward, out.forward);
@@ -448,22 +438,24 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       if (pp > 1) count_in_flight(schedule, pp, vpp, microbatches, r, in_flight);
       for (int64_t chunk = 0; chunk < vpp; ++chunk) {
         const Stage& stage = all[static_cast<size_t>(chunk * pp + r)];
-        busy = sum_of(busy, sum_of(stage.forward, stage.backward));
-        memory = sum_of(memory, stage.held);
+        busy = saturating_sum(busy, saturating_sum(stage.forward, stage.backward));
+        memory = saturating_sum(memory, stage.held);
         if (c.keeps_add_up)
-          memory = sum_of(memory, product(in_flight[static_cast<size_t>(chunk)], stage.kept));
+          memory = saturating_sum(
+              memory, saturating_product(in_flight[static_cast<size_t>(chunk)], stage.kept));
       }
-      int64_t time = product(busy, microbatches);
-      if (!c.ends_apart) time = sum_of(time, forwards_before);
-      if (!c.ends_apart && !c.splits) time = sum_of(time, backwards_before);
+      int64_t time = saturating_product(busy, microbatches);
+      if (!c.ends_apart) time = saturating_sum(time, forwards_before);
+      if (!c.ends_apart && !c.splits) time = saturating_sum(time, backwards_before);
       out.time = std::max(out.time, Time{time});
-      forwards_before = sum_of(forwards_before, all[static_cast<size_t>(r)].forward);
-      backwards_before = sum_of(backwards_before, all[static_cast<size_t>(r)].backward);
+      forwards_before = saturating_sum(forwards_before, all[static_cast<size_t>(r)].forward);
+      backwards_before = saturating_sum(backwards_before, all[static_cast<size_t>(r)].backward);
     } else {
       // Wherever its stages are, some rank has at least the mean.
       int64_t sum = 0;
-      for (const Stage& stage : all) sum = sum_of(sum, sum_of(stage.forward, stage.backward));
-      out.time = std::max(out.time, Time{product(sum / pp, microbatches)});
+      for (const Stage& stage : all)
+        sum = saturating_sum(sum, saturating_sum(stage.forward, stage.backward));
+      out.time = std::max(out.time, Time{saturating_product(sum / pp, microbatches)});
       break;
     }
     // Shares are rounded up to whole numbers of parameters, a few of which more or less are not

@@ -307,11 +307,11 @@ class Searcher {
                                      Bytes reserved) const {
     if (settings_.constraints.empty()) return {};
     const auto of = [&](SearchObjective o) { return value(o, layout.place, time, reserved); };
-    return space_.broken_constraints(
-        layout, {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
-                 static_cast<double>(reserved.value),
-                 static_cast<double>(scenario.cluster.node.gpu.memory.value),
-                 of(SearchObjective::days), of(SearchObjective::price)});
+    return space_.broken_constraints(layout,
+                                     {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
+                                      static_cast<double>(reserved.value),
+                                      static_cast<double>(scenario.cluster.node.gpu.memory.value),
+                                      of(SearchObjective::days), of(SearchObjective::price)});
   }
 
   void simulate() {
@@ -490,7 +490,7 @@ class Searcher {
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
   std::vector<Decided> decided_;
-  std::vector<Found> found_;  // best first
+  std::vector<Found> found_;       // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
   bool stopped_ = false;

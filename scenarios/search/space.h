@@ -91,7 +91,7 @@ class SearchSpace {
   struct Layouts {
     std::vector<Layout> all;
     std::vector<SearchRule> rules;
-    double points = 0;  // the product of all axes
+    double points = 0;     // the product of all axes
     bool all_seen = true;  // false: `stop` said so before the end
   };
   // `stop` is asked now and then; empty: never.  Throws InputError E123 for too many.
