@@ -42,6 +42,17 @@ struct FoundLayout {
   double days = 0, price = 0;    // of the whole job; 0: not asked for
   bool on_front = false;         // no other is better in one objective and no worse in all
   std::optional<Result> result;  // the whole forecast
+  // Those that differ in chunks and split alone, and take hardly longer: they have no line of their
+  // own.  Without a forecast.
+  std::vector<FoundLayout> twins;
+};
+
+// A layout one step from the first: an axis at its next value.
+struct SearchStep {
+  std::string axis, from, to;    // "TP", "2", "4"
+  std::vector<std::string> too;  // what changes with it: "VP 1"
+  bool fits = false;
+  FoundLayout layout;  // if it does not fit: without a time, `reserved` what a rank allocates
 };
 
 struct SearchResult {
@@ -60,6 +71,7 @@ struct SearchResult {
   bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
   std::vector<FoundLayout> best;   // best first; of several objectives the front
+  std::vector<SearchStep> steps;   // from the first of these
   // Without any that fits: the one that needs least memory among those that were looked at.
   std::optional<FoundLayout> nearest;
   // Where layouts fit but all break a constraint: the best of them, and what it breaks.
@@ -69,5 +81,8 @@ struct SearchResult {
 
 // Steps that differ by less are closer than forecasts of layouts of one model can be told apart.
 inline constexpr double kDiscernment = 0.02;
+// Layouts that differ in chunks and split alone share a line if they take at most so much longer
+// than its first.
+inline constexpr double kTwins = 0.005;
 
 }  // namespace stepcast

@@ -93,6 +93,11 @@ std::string share_text(const FoundLayout& l, bool (*counts)(Spend)) {
   return l.result ? fixed(100 * share_if(l, counts), 1) : "";
 }
 
+// How many of such steps fit, as observed of forecasts of memory.
+std::string fits_text(const FoundLayout& l) {
+  return l.result && l.result->fits_share ? fixed(100 * *l.result->fits_share, 0) : "";
+}
+
 std::string mfu_text(const FoundLayout& l) {
   return l.result ? fixed(100 * l.result->utilization.mfu_full_attention, 1) : "";
 }
@@ -117,12 +122,17 @@ const std::array kLayoutColumns{
     LayoutColumn{"MFU %", '>', mfu_text},
     LayoutColumn{"peak GiB", '>', [](const FoundLayout& l) { return gib(l.reserved); }},
     LayoutColumn{"free %", '>', [](const FoundLayout& l) { return fixed(100 * free_share(l), 0); }},
+    LayoutColumn{"fits %", '>', fits_text},
     LayoutColumn{"bubble %", '>', [](const FoundLayout& l) { return share_text(l, is_bubble); }},
     LayoutColumn{"exposed %", '>', [](const FoundLayout& l) { return share_text(l, is_exposed); }},
     LayoutColumn{"days", '>',
                  [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
     LayoutColumn{"kUSD", '>',
                  [](const FoundLayout& l) { return l.price > 0 ? fixed(l.price / 1000, 1) : ""; }},
+    LayoutColumn{"twins", '>',
+                 [](const FoundLayout& l) {
+                   return l.twins.empty() ? "" : whole(static_cast<int64_t>(l.twins.size()));
+                 }},
 };
 
 std::string table_of(const SearchResult& r, const TextStyle& style) {
@@ -150,6 +160,28 @@ std::string table_of(const SearchResult& r, const TextStyle& style) {
     rows[i + 1].push_back(
         i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
   return titled_table(rows, sides, style);
+}
+
+// "PP 8 instead of 4, VP 1"
+std::string step_words(const SearchStep& step) {
+  std::string text = fmt::format("{} {} instead of {}", step.axis, step.to, step.from);
+  for (const std::string& too : step.too) text += ", " + too;
+  return text;
+}
+
+// What the layouts next to the first cost.
+std::string steps_table(const SearchResult& r, const TextStyle& style) {
+  const FoundLayout& first = r.best.front();
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"one step from #1", "vs #1", "peak GiB", ""});
+  for (const SearchStep& s : r.steps) {
+    const double more = static_cast<double>(s.layout.reserved.value - first.reserved.value) /
+                        static_cast<double>(int64_t{1} << 30);
+    rows.push_back({step_words(s),
+                    s.fits ? change_text(versus(s.layout, first, r.objectives.front())) : "",
+                    (more > 0 ? "+" : "") + fixed(more, 1), s.fits ? "" : "does not fit"});
+  }
+  return titled_table(rows, "<>><", style);
 }
 
 std::string rule_table(const SearchResult& r) {
@@ -216,6 +248,11 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         "{} layouts lie within {:.0f} % of the first, closer than such forecasts tell apart: take "
         "the one that suits you, or measure a few.",
         grouped(r.within_discernment), 100 * kDiscernment));
+  if (std::ranges::any_of(r.best, [](const FoundLayout& l) { return !l.twins.empty(); }))
+    lines.push_back(
+        fmt::format("Twins differ from their line in VP and split alone and take at most {} % "
+                    "longer: --json has them.",
+                    fixed(100 * kTwins, 1)));
   if (r.objectives.size() > 1)
     lines.push_back(
         fmt::format("{} layouts make the Pareto front: none is better in one objective "
@@ -424,6 +461,7 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     return text;
   }
   text += table_of(r, style) + '\n' + words_of(r, style) + '\n';
+  if (!r.steps.empty()) text += steps_table(r, style) + '\n';
   text += "  The first, as a forecast of its own:\n    " + run_line(r, r.best.front()) + '\n';
   return text;
 }
@@ -443,7 +481,18 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.member("memory_margin", r.memory_margin);
     json.object("funnel", [&] { write_funnel(json, r); });
     json.member("within_discernment", r.within_discernment);
-    json.objects("best", r.best, [&](const FoundLayout& l) { write_layout(json, l); });
+    json.objects("best", r.best, [&](const FoundLayout& l) {
+      write_layout(json, l);
+      json.objects("twins", l.twins, [&](const FoundLayout& twin) { write_layout(json, twin); });
+    });
+    json.objects("steps", r.steps, [&](const SearchStep& s) {
+      json.member("axis", s.axis);
+      json.member("from", s.from);
+      json.member("to", s.to);
+      json.values("too", s.too);
+      json.member("fits", s.fits);
+      json.object("layout", [&] { write_layout(json, s.layout); });
+    });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("breaking", r.breaking,
@@ -460,19 +509,21 @@ std::string search_csv(const SearchResult& r) {
   std::string text =
       "rank,gpus,tp,cp,pp,vpp,ep,etp,dp,zero,micro,microbatches,recompute,schedule,stage_layers,"
       "step_time_s,tokens_per_s_per_gpu,mfu,memory_reserved_bytes,memory_usable_bytes,bubble,"
-      "exposed,days,price_usd\n";
+      "exposed,days,price_usd,fits_share,twins\n";
   int64_t rank = 0;
   for (const FoundLayout& l : r.best) {
     std::string layers;
     for (const int64_t n : l.stage_layers) layers += (layers.empty() ? "" : " ") + whole(n);
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                        ++rank, l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro,
-                        l.microbatches, l.recompute, l.schedule, layers,
-                        exact_decimal(l.step_time.count(), 1'000'000'000'000), l.tokens_per_gpu_s,
-                        l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "",
-                        l.reserved.value, l.usable.value, share_if(l, is_bubble),
-                        share_if(l, is_exposed), l.days > 0 ? fmt::to_string(l.days) : "",
-                        l.price > 0 ? fmt::to_string(l.price) : "");
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ++rank,
+        l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro, l.microbatches,
+        l.recompute, l.schedule, layers, exact_decimal(l.step_time.count(), 1'000'000'000'000),
+        l.tokens_per_gpu_s,
+        l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "", l.reserved.value,
+        l.usable.value, share_if(l, is_bubble), share_if(l, is_exposed),
+        l.days > 0 ? fmt::to_string(l.days) : "", l.price > 0 ? fmt::to_string(l.price) : "",
+        l.result && l.result->fits_share ? fmt::to_string(*l.result->fits_share) : "",
+        l.twins.size());
   }
   return text;
 }

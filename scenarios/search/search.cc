@@ -21,6 +21,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/steps.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -207,6 +208,7 @@ class Searcher {
     uint32_t layout = 0;
     Time time{};
     Bytes reserved{}, usable{};
+    Layout family;  // the layout, with chunks and split left out
     friend bool operator<(const Found& a, const Found& b) {
       return std::tie(a.values, a.layout) < std::tie(b.values, b.layout);
     }
@@ -229,13 +231,41 @@ class Searcher {
     found_.insert(std::ranges::upper_bound(found_, f, std::less<>{}), std::move(f));
   }
 
-  // As good as the k-th best, or closer to the best than forecasts tell apart.
+  static Layout family_of(Layout l) {
+    l.vpp = 1;
+    l.split = StageSplit::even;
+    return l;
+  }
+
+  // Which of found_ begin a line of the answer, as far as `most` lines: each stands for those of
+  // its family that take up to kTwins more.  A layout that is found in addition never lets the k-th
+  // line begin later: of one family as few lines as possible cover all, and more layouts need no
+  // fewer.
+  std::vector<size_t> heads(size_t most) const {
+    std::vector<size_t> all;
+    for (size_t i = 0; i < found_.size() && all.size() < most; ++i) {
+      const bool twin =
+          settings_.objectives.size() == 1 && std::ranges::any_of(all, [&](size_t h) {
+            return found_[h].family == found_[i].family && is_twin(found_[i], found_[h]);
+          });
+      if (!twin) all.push_back(i);
+    }
+    return all;
+  }
+  static bool is_twin(const Found& f, const Found& head) {
+    return f.values.front() <= head.values.front() * (1 + kTwins);
+  }
+
+  // As good as the k-th line, or closer to the best than forecasts tell apart.
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     const auto k = static_cast<size_t>(settings_.top);
     if (found_.size() < k) return;
-    threshold_ =
-        std::max(found_[k - 1].values.front(), found_.front().values.front() * (1 + kDiscernment));
+    const std::vector<size_t> lines = heads(k);
+    if (lines.size() < k) return;
+    // With the twins of the last line.
+    threshold_ = std::max(found_[lines.back()].values.front() * (1 + kTwins),
+                          found_.front().values.front() * (1 + kDiscernment));
     while (!found_.empty() && found_.back().values.front() > threshold_) found_.pop_back();
   }
 
@@ -361,8 +391,12 @@ class Searcher {
     if (trial.simulated) answer_.rows.push_back(trial.row);
     if (trial.decided != Decided::fits && trial.decided != Decided::constraint) return;
     const Layout& l = layouts()[index];
-    Found found{values(l.place, trial.row.time, trial.row.reserved), index, trial.row.time,
-                trial.row.reserved, trial.row.usable};
+    Found found{values(l.place, trial.row.time, trial.row.reserved),
+                index,
+                trial.row.time,
+                trial.row.reserved,
+                trial.row.usable,
+                family_of(l)};
     if (trial.decided == Decided::fits)
       add_found(std::move(found));
     else if (!breaking_ || found < *breaking_)
@@ -427,35 +461,86 @@ class Searcher {
     for (const Found& f : found_)
       if (f.values.front() <= found_.front().values.front() * (1 + kDiscernment))
         ++r.within_discernment;
-    const size_t shown =
-        front ? found_.size() : std::min(found_.size(), static_cast<size_t>(settings_.top));
-    for (size_t i = 0; i < shown; ++i) {
-      const Found& f = found_[i];
-      r.best.push_back(describe_layout(f.layout, f.time, f.reserved, f.usable));
-      r.best.back().on_front = front;
-      answer_.documents.push_back(space_.document(layouts()[found_[i].layout]));
+    const std::vector<size_t> lines =
+        heads(front ? found_.size() : static_cast<size_t>(settings_.top));
+    for (const size_t head : lines) {
+      const Found& f = found_[head];
+      FoundLayout& line = r.best.emplace_back(describe_found(f));
+      line.on_front = front;
+      for (size_t i = head + 1; !front && i < found_.size(); ++i)
+        if (found_[i].family == f.family && is_twin(found_[i], f) &&
+            std::ranges::count(lines, i) == 0)
+          line.twins.push_back(describe_found(found_[i]));
+      answer_.documents.push_back(space_.document(layouts()[f.layout]));
     }
-    if (run_.forecasts)
-      for (size_t from = 0; from < shown && (from == 0 || !stopped());) {
-        const size_t count = stopped() ? 1 : std::min(threads(), shown - from);
-        for_each_item(count, run_.jobs, [&](size_t i, size_t) {
-          auto resolved = space_.scenario(layouts()[found_[from + i].layout]);
-          STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
-          r.best[from + i].result = forecast(std::get<Scenario>(resolved), {.what_if = false});
-        });
-        from += count;
-      }
+    if (run_.forecasts) {
+      forecast_lines(lines);
+      if (!lines.empty()) find_steps(found_[lines.front()].layout);
+    }
     if (found_.empty() && breaking_)
       describe_breaking();
     else if (found_.empty() && !stopped_)
       find_nearest();
   }
 
+  FoundLayout describe_found(const Found& f) const {
+    return describe_layout(f.layout, f.time, f.reserved, f.usable);
+  }
+
+  void forecast_lines(const std::vector<size_t>& lines) {
+    for (size_t from = 0; from < lines.size() && (from == 0 || !stopped());) {
+      const size_t count = stopped() ? 1 : std::min(threads(), lines.size() - from);
+      for_each_item(count, run_.jobs, [&](size_t i, size_t) {
+        auto resolved = space_.scenario(layouts()[found_[lines[from + i]].layout]);
+        STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
+        answer_.result.best[from + i].result =
+            forecast(std::get<Scenario>(resolved), {.what_if = false});
+      });
+      from += count;
+    }
+  }
+
+  // What the layouts next to the first take and hold, whatever the bounds say of them.
+  void find_steps(uint32_t first) {
+    const std::vector<LayoutStep> steps = steps_from(space_, layouts(), first);
+    std::vector<std::unique_ptr<Evaluator>> evaluators(threads());
+    for (auto& e : evaluators) e = std::make_unique<Evaluator>();
+    std::vector<std::optional<SearchStep>> found(steps.size());
+    for (size_t from = 0; from < steps.size() && !stopped();) {
+      const size_t count = std::min(4 * threads(), steps.size() - from);
+      for_each_item(count, run_.jobs, [&](size_t i, size_t t) {
+        found[from + i] = take_step(steps[from + i], *evaluators[t]);
+      });
+      from += count;
+    }
+    for (std::optional<SearchStep>& step : found)
+      if (step) answer_.result.steps.push_back(*std::move(step));
+  }
+
+  // Nothing if the layout is illegal or cannot run.
+  std::optional<SearchStep> take_step(const LayoutStep& step, Evaluator& evaluator) const {
+    const auto resolved = space_.scenario(layouts()[step.layout]);
+    const Scenario* scenario = std::get_if<Scenario>(&resolved);
+    if (scenario == nullptr) return {};
+    const Bytes usable = usable_memory(*scenario);
+    const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
+    using Outcome = Evaluator::Trial::Outcome;
+    if (trial.outcome == Outcome::impossible) return {};
+    const bool fits = trial.outcome == Outcome::fits;
+    return SearchStep{step.axis,
+                      step.from,
+                      step.to,
+                      step.too,
+                      fits,
+                      describe_layout(step.layout, fits ? trial.time : Time{},
+                                      std::max(trial.reserved, trial.peak), usable)};
+  }
+
   // Layouts fit, and none keeps the constraints.
   void describe_breaking() {
     const Found& f = *breaking_;
     const Layout& layout = layouts()[f.layout];
-    answer_.result.breaking = describe_layout(f.layout, f.time, f.reserved, f.usable);
+    answer_.result.breaking = describe_found(f);
     answer_.result.broken_constraints =
         broken_by(layout, *space_.places()[layout.place].scenario, f.time, f.reserved);
   }

@@ -434,7 +434,7 @@ TEST(PerturbedStep, StepsOfHoursLeaveSharedLinksOutAndSaySo) {
     options.set = {{"contention.links", links},
                    {"contention.interference", "off"},
                    {"batch.global", global},
-                   {"cluster.node.nics.bw", "1MB/s"}};
+                   {"cluster.node.nics.bw", "200kB/s"}};
     return load_scenario_text(kBase, "run.yaml", options);
   };
   const Result off = forecast(of("off", "16"), {.what_if = false});
