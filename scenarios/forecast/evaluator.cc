@@ -139,7 +139,7 @@ Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time m
     return trial;
   }
   const std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
-  const std::optional<StepOutcome> step = priced ? evaluate(*priced) : std::nullopt;
+  const std::optional<StepOutcome> step = priced ? evaluate(*priced, most) : std::nullopt;
   if (!step) return trial;  // impossible
   trial.time = step->time;
   trial.outcome = Trial::Outcome::slower;

@@ -256,16 +256,20 @@ class Searcher {
     return f.values.front() <= head.values.front() * (1 + kTwins);
   }
 
-  // As good as the k-th line, or closer to the best than forecasts tell apart.
+  // As good as the k-th line with its twins, as far as these are no more than so many times as many
+  // layouts, or closer to the best than forecasts tell apart.
+  static constexpr size_t kLayoutsOfALine = 2;
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     const auto k = static_cast<size_t>(settings_.top);
     if (found_.size() < k) return;
     const std::vector<size_t> lines = heads(k);
-    if (lines.size() < k) return;
-    // With the twins of the last line.
-    threshold_ = std::max(found_[lines.back()].values.front() * (1 + kTwins),
-                          found_.front().values.front() * (1 + kDiscernment));
+    const size_t most = kLayoutsOfALine * k;
+    if (lines.size() < k && found_.size() < most) return;
+    double last = std::numeric_limits<double>::infinity();
+    if (lines.size() == k) last = found_[lines.back()].values.front() * (1 + kTwins);
+    if (found_.size() >= most) last = std::min(last, found_[most - 1].values.front());
+    threshold_ = std::max(last, found_.front().values.front() * (1 + kDiscernment));
     while (!found_.empty() && found_.back().values.front() > threshold_) found_.pop_back();
   }
 
@@ -358,13 +362,12 @@ class Searcher {
     std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
       return std::tie(least[a], a) < std::tie(least[b], b);
     });
-    std::vector<std::unique_ptr<Evaluator>> evaluators(threads());
-    for (auto& e : evaluators) e = std::make_unique<Evaluator>();
+    for (size_t t = 0; t < threads(); ++t) evaluators_.push_back(std::make_unique<Evaluator>());
     const auto total = static_cast<int64_t>(layouts().size());
     const int64_t before = total - static_cast<int64_t>(order.size());
     size_t next = 0;
     // Small rounds while the k-th best is found, larger ones after that.
-    constexpr size_t kFirstRound = 16, kRound = 64;
+    constexpr size_t kFirstRound = 16, kRound = 32;
     for (size_t size = run_.any ? 1 : kFirstRound;
          next < order.size() && !stopped() && !(run_.any && !found_.empty());
          size = std::min(kRound, size * 2)) {
@@ -377,7 +380,7 @@ class Searcher {
       }
       std::vector<Trial> trials(round.size());
       for_each_item(round.size(), run_.jobs,
-                    [&](size_t i, size_t t) { trials[i] = attempt(round[i], *evaluators[t]); });
+                    [&](size_t i, size_t t) { trials[i] = attempt(round[i], *evaluators_[t]); });
       for (Trial& trial : trials) take(std::move(trial));
       set_threshold();
       if (run_.progress) run_.progress(before + static_cast<int64_t>(next), total);
@@ -503,13 +506,11 @@ class Searcher {
   // What the layouts next to the first take and hold, whatever the bounds say of them.
   void find_steps(uint32_t first) {
     const std::vector<LayoutStep> steps = steps_from(space_, layouts(), first);
-    std::vector<std::unique_ptr<Evaluator>> evaluators(threads());
-    for (auto& e : evaluators) e = std::make_unique<Evaluator>();
     std::vector<std::optional<SearchStep>> found(steps.size());
     for (size_t from = 0; from < steps.size() && !stopped();) {
       const size_t count = std::min(4 * threads(), steps.size() - from);
       for_each_item(count, run_.jobs, [&](size_t i, size_t t) {
-        found[from + i] = take_step(steps[from + i], *evaluators[t]);
+        found[from + i] = take_step(steps[from + i], *evaluators_[t]);
       });
       from += count;
     }
@@ -523,6 +524,11 @@ class Searcher {
     const Scenario* scenario = std::get_if<Scenario>(&resolved);
     if (scenario == nullptr) return {};
     const Bytes usable = usable_memory(*scenario);
+    const auto known = std::ranges::find(answer_.rows, step.layout, &SearchRow::layout);
+    if (known != answer_.rows.end() && known->outcome == SearchRow::Outcome::fits)
+      return SearchStep{
+          step.axis, step.from, step.to,
+          step.too,  true,      describe_layout(step.layout, known->time, known->reserved, usable)};
     const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
     using Outcome = Evaluator::Trial::Outcome;
     if (trial.outcome == Outcome::impossible) return {};
@@ -575,7 +581,8 @@ class Searcher {
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
   std::vector<Decided> decided_;
-  std::vector<Found> found_;       // best first
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;  // of each thread
+  std::vector<Found> found_;                            // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
   bool stopped_ = false;

@@ -41,7 +41,7 @@ struct SearchRun {
 struct SearchRow {
   uint32_t layout = 0;  // index into SearchSpace::layouts()
   enum class Outcome : uint8_t { impossible, too_large, slower, breaks_constraint, fits } outcome{};
-  Time time{};
+  Time time{};  // of those that are slower: at least
   Bytes peak{}, reserved{}, usable{};
 };
 
