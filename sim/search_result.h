@@ -70,8 +70,11 @@ struct SearchResult {
   int64_t undecided = 0;           // left when the search was stopped
   bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
+  int64_t faster = 0;              // than what the search was to be compared with
   std::vector<FoundLayout> best;   // best first; of several objectives the front
   std::vector<SearchStep> steps;   // from the first of these
+  // Worth measuring: fast, likely to fit, and unlike each other; the first of `best` is one.
+  std::vector<FoundLayout> next;
   // Without any that fits: the one that needs least memory among those that were looked at.
   std::optional<FoundLayout> nearest;
   // Where layouts fit but all break a constraint: the best of them, and what it breaks.

@@ -12,6 +12,7 @@
 #include "report/json/result.h"
 #include "report/json/writer.h"
 #include "report/text/run.h"
+#include "report/text/scatter.h"
 #include "sim/graph/spend.h"
 
 namespace stepcast {
@@ -328,6 +329,54 @@ std::string objectives_text(const std::vector<SearchObjective>& objectives) {
   return text;
 }
 
+ScatterAxis axis_of(SearchObjective o) {
+  switch (o) {
+    case SearchObjective::step_time: return {"s a step", [](double s) { return fixed(s, 2); }};
+    case SearchObjective::tokens_per_gpu_s:
+      return {"tokens/s/GPU", [](double tokens) { return rate_text(tokens); }};
+    case SearchObjective::peak_memory: return {"GiB", [](double gibis) { return fixed(gibis, 1); }};
+    case SearchObjective::days: return {"days", [](double days) { return fixed(days, 1); }};
+    case SearchObjective::price: return {"kUSD", [](double price) { return fixed(price, 1); }};
+  }
+  return {};
+}
+
+double shown_of(const FoundLayout& l, SearchObjective o) {
+  switch (o) {
+    case SearchObjective::step_time: return to_seconds(l.step_time);
+    case SearchObjective::tokens_per_gpu_s: return l.tokens_per_gpu_s;
+    case SearchObjective::peak_memory:
+      return static_cast<double>(l.reserved.value) / static_cast<double>(int64_t{1} << 30);
+    case SearchObjective::days: return l.days;
+    case SearchObjective::price: return l.price / 1000;
+  }
+  return 0;
+}
+
+// The front of two objectives, each layout by its number in the table.
+std::string front_text(const SearchResult& r) {
+  if (r.objectives.size() != 2) return {};
+  std::vector<ScatterPoint> points;
+  for (const FoundLayout& l : r.best)
+    points.push_back({shown_of(l, r.objectives[0]), shown_of(l, r.objectives[1])});
+  const std::string text = scatter(points, axis_of(r.objectives[0]), axis_of(r.objectives[1]));
+  return text.empty() ? text : text + '\n';
+}
+
+// What to measure next.
+std::string next_text(const SearchResult& r, const TextStyle& style) {
+  if (r.next.empty()) return {};
+  std::string text = wrap(
+      "Worth measuring, fast and unlike each other; `stepcast calibrate runs` makes of their "
+      "logs what ranks the list anew:",
+      "  ", style.width);
+  for (const FoundLayout& l : r.next) {
+    text += fmt::format("    {} s  {}\n", seconds_text(l), layout_text(l));
+    text += "      " + run_line(r, l) + '\n';
+  }
+  return text + '\n';
+}
+
 // Layouts fit, but none keeps the constraints.
 std::string breaking_text(const SearchResult& r, const TextStyle& style) {
   const FoundLayout& best = *r.breaking;
@@ -460,8 +509,9 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     }
     return text;
   }
-  text += table_of(r, style) + '\n' + words_of(r, style) + '\n';
+  text += table_of(r, style) + '\n' + front_text(r) + words_of(r, style) + '\n';
   if (!r.steps.empty()) text += steps_table(r, style) + '\n';
+  text += next_text(r, style);
   text += "  The first, as a forecast of its own:\n    " + run_line(r, r.best.front()) + '\n';
   return text;
 }
@@ -493,6 +543,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
       json.member("fits", s.fits);
       json.object("layout", [&] { write_layout(json, s.layout); });
     });
+    json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("breaking", r.breaking,

@@ -259,6 +259,8 @@ class Searcher {
   // As good as the k-th line with its twins, as far as these are no more than so many times as many
   // layouts, or closer to the best than forecasts tell apart.
   static constexpr size_t kLayoutsOfALine = 2;
+  // Of a layout that is to be measured: so much longer than the first it may be forecast.
+  static constexpr double kWorthMeasuring = 0.05;
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     const auto k = static_cast<size_t>(settings_.top);
@@ -269,7 +271,9 @@ class Searcher {
     double last = std::numeric_limits<double>::infinity();
     if (lines.size() == k) last = found_[lines.back()].values.front() * (1 + kTwins);
     if (found_.size() >= most) last = std::min(last, found_[most - 1].values.front());
-    threshold_ = std::max(last, found_.front().values.front() * (1 + kDiscernment));
+    const double kept = run_.next > 0 ? kWorthMeasuring : kDiscernment;
+    threshold_ = std::max(last, found_.front().values.front() * (1 + kept));
+    if (run_.against) threshold_ = std::max(threshold_, static_cast<double>(run_.against->count()));
     while (!found_.empty() && found_.back().values.front() > threshold_) found_.pop_back();
   }
 
@@ -464,8 +468,8 @@ class Searcher {
     for (const Found& f : found_)
       if (f.values.front() <= found_.front().values.front() * (1 + kDiscernment))
         ++r.within_discernment;
-    const std::vector<size_t> lines =
-        heads(front ? found_.size() : static_cast<size_t>(settings_.top));
+    std::vector<size_t> lines = heads(front ? found_.size() : static_cast<size_t>(settings_.top));
+    if (!front && run_.next > 0) std::erase_if(lines, [&](size_t i) { return !is_listed(i); });
     for (const size_t head : lines) {
       const Found& f = found_[head];
       FoundLayout& line = r.best.emplace_back(describe_found(f));
@@ -480,6 +484,10 @@ class Searcher {
       forecast_lines(lines);
       if (!lines.empty()) find_steps(found_[lines.front()].layout);
     }
+    if (run_.against)
+      r.faster =
+          std::ranges::count_if(found_, [&](const Found& f) { return f.time < *run_.against; });
+    choose_next();
     if (found_.empty() && breaking_)
       describe_breaking();
     else if (found_.empty() && !stopped_)
@@ -500,6 +508,44 @@ class Searcher {
             forecast(std::get<Scenario>(resolved), {.what_if = false});
       });
       from += count;
+    }
+  }
+
+  // Whether it has a line where nothing is to be measured.
+  bool is_listed(size_t i) const {
+    return i < kLayoutsOfALine * static_cast<size_t>(settings_.top) ||
+           found_[i].values.front() <= found_.front().values.front() * (1 + kDiscernment);
+  }
+
+  // How many of the axes differ that decide what is computed and communicated.
+  static int64_t unlike(const Layout& a, const Layout& b) {
+    return (a.place != b.place) + (a.tp != b.tp) + (a.cp != b.cp) + (a.pp != b.pp) +
+           (a.ep != b.ep) + (a.micro != b.micro) + (a.zero != b.zero) +
+           (a.recompute != b.recompute);
+  }
+
+  // The error of a forecast is much the same for layouts that are alike, so that measuring two of
+  // them says little more than one.  The best first, then the next best that differs from all
+  // chosen in two axes; if there are too few, in one.  One that will likely run out of memory is
+  // worth no job.
+  void choose_next() {
+    constexpr double kLikely = 0.5;
+    std::vector<size_t> chosen;
+    for (const int64_t axes : {2, 1}) {
+      for (size_t i = 0; i < found_.size(); ++i) {
+        if (std::ssize(chosen) >= run_.next || (stopped() && !chosen.empty())) return;
+        const Layout& layout = layouts()[found_[i].layout];
+        if (std::ranges::any_of(chosen, [&](size_t c) {
+              return unlike(layouts()[found_[c].layout], layout) < axes;
+            }))
+          continue;
+        const auto resolved = space_.scenario(layout);
+        const std::optional<Result> memory = forecast_memory(std::get<Scenario>(resolved));
+        if (memory && memory->fits_share.value_or(1) < kLikely) continue;
+        chosen.push_back(i);
+        answer_.result.next.push_back(describe_found(found_[i]));
+        answer_.next.push_back(space_.document(layout));
+      }
     }
   }
 

@@ -30,6 +30,9 @@ struct SearchRun {
   bool exhaustive = false;  // simulate every layout: for tests of the bounds
   bool any = false;         // end with the first round that finds a layout
   bool forecasts = true;    // of the best, with account and interval
+  int64_t next = 0;         // how many layouts to name that are worth measuring
+  // A step time to compare with: all layouts that are faster are found and counted.
+  std::optional<Time> against{};
   // Asked again and again, with search.budget; true ends the search with what has been found.  Of
   // the best only the first is then forecast whole.  Called by one thread.
   std::function<bool(std::optional<Time> budget)> stop{};
@@ -50,6 +53,7 @@ struct SearchAnswer {
   std::vector<SearchRow> rows;              // in the order in which they were simulated
   std::vector<Layout> layouts;              // all of them
   std::vector<ScenarioDocument> documents;  // of each of result.best: the scenario with that layout
+  std::vector<ScenarioDocument> next;       // likewise of result.next
   int64_t bounds_too_high = 0;              // bounds above what was simulated: none, or a bug
 };
 

@@ -99,7 +99,7 @@ struct Arguments {
   // search
   std::vector<std::string> where, objectives, with_schedules;
   std::string gpus;
-  std::optional<int64_t> top, jobs;
+  std::optional<int64_t> top, jobs, next;
   std::optional<Time> budget;
   bool csv = false;
   // help

@@ -114,6 +114,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   if (!args.output.empty()) folder.emplace(args.output, args.force);
   SearchRun run;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  run.next = args.next.value_or(0);
   run.jobs = static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
   SearchAnswer answer = [&] {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
@@ -179,6 +180,8 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--gpus", args.gpus, "how many: 256, or 64..1024, doubled each time")
       ->option_text("N");
   add_count(sub, "--top", args.top, 1, "how many layouts to show; default 10");
+  add_count(sub, "--next", args.next, 1,
+            "also name so many layouts that are worth measuring: fast, unlike each other");
   add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
   add_quantity(
       sub, "--budget", args.budget,

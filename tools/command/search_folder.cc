@@ -26,11 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kTables{"funnel.json", "results.csv"};
 
-// "top01.yaml", "top12.megatron-args": a layout of some search.
+// "top01.yaml", "next12.megatron-args": a layout of some search.
 bool is_of_a_layout(const std::string& name) {
-  if (!name.starts_with("top")) return false;
-  const size_t end = name.find_first_not_of("0123456789", 3);
-  if (end == 3 || end == std::string::npos) return false;
+  const size_t begin = name.starts_with("top") ? 3 : name.starts_with("next") ? 4 : 0;
+  const size_t end = name.find_first_not_of("0123456789", begin);
+  if (begin == 0 || end == begin || end == std::string::npos) return false;
   const std::string_view rest = std::string_view(name).substr(end);
   return rest == ".yaml" || rest == ".megatron-args";
 }
@@ -54,14 +54,14 @@ fs::path common_folder(const fs::path& a, const fs::path& b) {
 
 // A scenario as a file of that folder: a line for each of its sections.
 std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
-                          const std::string& file, int64_t rank, const fs::path& folder) {
+                          const std::string& file, const std::string& what,
+                          const fs::path& folder) {
   ScenarioDocument document = written;
   fs::path root = folder;
   for (const std::string& named : document.move_to(folder.string()))
     root = common_folder(root, named);
-  std::string text =
-      fmt::format("# The layout that `stepcast search {}` ranked {}: {:.6g} s a step.\n",
-                  escape_text(file), rank, to_seconds(l.step_time));
+  std::string text = fmt::format("# The layout that `stepcast search {}` {}: {:.6g} s a step.\n",
+                                 escape_text(file), what, to_seconds(l.step_time));
   if (root != folder)
     text += fmt::format("# It names files outside this folder: stepcast run --root {}\n",
                         escape_text(root.lexically_relative(fs::current_path()).string()));
@@ -99,15 +99,20 @@ void SearchFolder::write(const SearchAnswer& answer) const {
   write_file("funnel.json", funnel_json(answer.result));
   write_file("results.csv", search_csv(answer.result));
   const fs::path folder = fs::weakly_canonical(fs::absolute(path_));
-  for (size_t i = 0; i < answer.documents.size(); ++i) {
-    const auto rank = static_cast<int64_t>(i) + 1;
-    const std::string name = fmt::format("top{:02}", rank);
-    write_file(name + ".yaml", scenario_text(answer.documents[i], answer.result.best[i],
-                                             answer.result.file, rank, folder));
-    auto resolved = answer.documents[i].try_resolve();
-    if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
-      write_file(name + ".megatron-args", export_megatron(*scenario).text);
-  }
+  const auto write_layouts = [&](const char* name, const char* what,
+                                 const std::vector<FoundLayout>& layouts,
+                                 const std::vector<ScenarioDocument>& documents) {
+    for (size_t i = 0; i < documents.size(); ++i) {
+      const std::string file = fmt::format("{}{:02}", name, i + 1);
+      write_file(file + ".yaml", scenario_text(documents[i], layouts[i], answer.result.file,
+                                               fmt::format("{} {}", what, i + 1), folder));
+      auto resolved = documents[i].try_resolve();
+      if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
+        write_file(file + ".megatron-args", export_megatron(*scenario).text);
+    }
+  };
+  write_layouts("top", "ranked", answer.result.best, answer.documents);
+  write_layouts("next", "names to be measured as number", answer.result.next, answer.next);
 }
 
 }  // namespace stepcast::cli

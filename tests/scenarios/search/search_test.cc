@@ -284,6 +284,75 @@ TEST(Search, BoundsOfStepsThatNeverEndAreNotNegative) {
   EXPECT_TRUE(long_step);
 }
 
+TEST(Search, NearTwinsShareALine) {
+  const std::string text =
+      scenario("gpt3-1.3b", 24, "dgx-a100-80g x 1", 256, 1024,
+               "top: 4, space: {parallel.tp: 1, parallel.pp: [2, 4], parallel.vpp: auto, "
+               "parallel.cp: 1, batch.micro: 1, recompute: none}");
+  const SearchAnswer answer = search_layouts(document(text), {}, quick());
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(document(text), {}, quick(true))));
+  ASSERT_FALSE(answer.result.best.empty());
+  EXPECT_LE(answer.result.best.size(), 4u);
+  size_t twins = 0;
+  for (const FoundLayout& l : answer.result.best) {
+    for (const FoundLayout& twin : l.twins) {
+      ++twins;
+      EXPECT_EQ(std::tuple(twin.tp, twin.cp, twin.pp, twin.ep, twin.etp, twin.micro, twin.zero),
+                std::tuple(l.tp, l.cp, l.pp, l.ep, l.etp, l.micro, l.zero));
+      EXPECT_EQ(std::tie(twin.recompute, twin.schedule), std::tie(l.recompute, l.schedule));
+      EXPECT_GE(twin.step_time, l.step_time);
+      EXPECT_LE(to_seconds(twin.step_time), to_seconds(l.step_time) * (1 + kTwins));
+    }
+  }
+  EXPECT_GT(twins, 0u);
+}
+
+TEST(Search, WhatIsWorthMeasuringIsFastAndUnlike) {
+  SearchRun run = quick();
+  run.next = 3;
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  const std::vector<FoundLayout>& next = answer.result.next;
+  ASSERT_EQ(next.size(), 3u);
+  ASSERT_EQ(answer.next.size(), 3u);
+  EXPECT_EQ(next.front().set, answer.result.best.front().set);
+  const auto axes = [](const FoundLayout& l) {
+    return std::vector<std::string>{
+        std::to_string(l.tp),    std::to_string(l.cp),   std::to_string(l.pp), std::to_string(l.ep),
+        std::to_string(l.micro), std::to_string(l.zero), l.recompute};
+  };
+  for (size_t i = 0; i < next.size(); ++i)
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(axes(next[i]), axes(next[j]));
+  // The list is that of a search without.
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(document(spaces().front().text), {}, quick())));
+}
+
+TEST(Search, OneStepFromTheFirstIsTheNextValueOfAnAxis) {
+  SearchRun run;
+  run.jobs = 2;
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  ASSERT_FALSE(answer.result.best.empty());
+  const FoundLayout& first = answer.result.best.front();
+  std::set<std::string> axes;
+  ASSERT_FALSE(answer.result.steps.empty());
+  for (const SearchStep& s : answer.result.steps) {
+    axes.insert(s.axis);
+    EXPECT_NE(s.from, s.to) << s.axis;
+    if (s.axis == "TP") {
+      EXPECT_EQ(s.from, std::to_string(first.tp));
+      EXPECT_EQ(s.to, std::to_string(s.layout.tp));
+      EXPECT_TRUE(s.layout.tp == 2 * first.tp || 2 * s.layout.tp == first.tp);
+      EXPECT_EQ(s.layout.pp, first.pp);
+    }
+    if (s.fits)
+      EXPECT_GE(s.layout.step_time, first.step_time) << s.axis << ' ' << s.to;
+    else
+      EXPECT_EQ(s.layout.step_time, Time{});
+  }
+  EXPECT_TRUE(axes.contains("TP"));
+  EXPECT_TRUE(axes.contains("MBS"));
+  EXPECT_TRUE(axes.contains("recompute"));
+}
+
 TEST(Search, EveryPointIsCountedOnce) {
   for (const Space& space : spaces()) {
     SCOPED_TRACE(space.name);
