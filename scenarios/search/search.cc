@@ -318,8 +318,14 @@ class Searcher {
     trial.row.time = step.time;
     trial.row.peak = step.peak;
     trial.row.reserved = step.reserved;
+    if (run_.exhaustive && step.outcome != Outcome::impossible) {
+      const auto own = evaluator.bound(*scenario);
+      trial.bound_too_high =
+          own && (own->peak > step.peak ||
+                  (step.outcome != Outcome::too_large && own->time > step.time));
+    }
     const LayoutBound& bound = bounds_[index];
-    trial.bound_too_high = (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
+    trial.bound_too_high = trial.bound_too_high || (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
                            ((step.outcome == Outcome::slower || step.outcome == Outcome::fits) &&
                             bound.time > step.time);
     switch (step.outcome) {

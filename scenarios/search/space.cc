@@ -74,6 +74,11 @@ constexpr std::array<std::string_view, 3> kOfUnlikeRanks{"perturb", "replicas", 
 // Sections of other commands.
 constexpr std::array<std::string_view, 3> kOfOtherCommands{"measured", "compare", "sweep"};
 
+// Which ranks lie next to each other: Megatron's order, and pipelines inside of replicas, which puts
+// stages into a node and gradients on the network.
+constexpr std::string_view kOrder = "parallel.order";
+constexpr std::array<std::string_view, 2> kOrders{"tp-cp-dp-pp", "tp-cp-pp-dp"};
+
 constexpr std::array<std::string_view, 5> kSplitWords{"even", "counted", "products", "last",
                                                       "modules"};
 
@@ -387,6 +392,11 @@ class SearchSpace::Reader {
     }
     FreeAxis axis{m.key, {}};
     for (const Value* value : values_of_axis(m.key, m.value)) {
+      if (is_auto(*value) && m.key == kOrder) {
+        for (const std::string_view order : kOrders)
+          axis.values.push_back(scalar_value(std::string(order)));
+        continue;
+      }
       if (is_auto(*value)) {
         refuse("E125", *value, '\'' + m.key + "' is no axis of a layout, so auto says nothing",
                "list the values: [8, 16]");

@@ -307,6 +307,22 @@ TEST(Search, NearTwinsShareALine) {
   EXPECT_GT(twins, 0u);
 }
 
+TEST(Search, WhichRanksLieNextToEachOtherIsAnAxis) {
+  LoadOptions order;
+  order.set = {{"search.space", "{parallel.order: auto, parallel.tp: 1, parallel.cp: 1, "
+                                "parallel.pp: 4, batch.micro: 1, recompute: none}"}};
+  ScenarioDocument d = document(spaces().front().text);
+  d.set(order);
+  const SearchAnswer answer = search_layouts(d, {}, quick());
+  EXPECT_EQ(SearchSpace(d).places().size(), 2u);
+  std::set<std::string> orders;
+  for (const FoundLayout& l : answer.result.best)
+    for (const auto& [path, value] : l.set)
+      if (path == "parallel.order") orders.insert(value);
+  EXPECT_EQ(orders, (std::set<std::string>{"tp-cp-dp-pp", "tp-cp-pp-dp"}));
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(d, {}, quick(true))));
+}
+
 TEST(Search, WhatIsWorthMeasuringIsFastAndUnlike) {
   SearchRun run = quick();
   run.next = 3;
