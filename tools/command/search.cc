@@ -191,8 +191,9 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
       "stop after so long with what has been found: 60s", "TIME");
   sub->add_flag("--csv", args.csv, "the table as CSV");
   sub->add_option("-o,--out", args.output,
-                  "also write into this folder: the best layouts as scenarios and as arguments of\n"
-                  "Megatron-LM, results.csv, funnel.json")
+                  "also write into this folder: the best layouts as scenarios, as arguments of\n"
+                  "Megatron-LM, torchtitan's TOML and NeMo's overrides where these have them;\n"
+                  "results.csv, funnel.json")
       ->option_text("DIR");
   add_choice(sub, "--progress", {"auto", "plain", "none"}, args.progress,
              "on standard error: auto (the default: a bar on a terminal, else a line every 30\n"

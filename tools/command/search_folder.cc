@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "report/text/search.h"
+#include "scenarios/frameworks/export_layout.h"
 #include "scenarios/frameworks/export_megatron.h"
 #include "tools/command/output.h"
 
@@ -25,6 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kTables{"funnel.json", "results.csv"};
+constexpr std::array<std::string_view, 4> kOfALayout{".yaml", ".megatron-args", ".torchtitan.toml",
+                                                     ".nemo-overrides"};
 
 // "top01.yaml", "next12.megatron-args": a layout of some search.
 bool is_of_a_layout(const std::string& name) {
@@ -32,7 +36,7 @@ bool is_of_a_layout(const std::string& name) {
   const size_t end = name.find_first_not_of("0123456789", begin);
   if (begin == 0 || end == begin || end == std::string::npos) return false;
   const std::string_view rest = std::string_view(name).substr(end);
-  return rest == ".yaml" || rest == ".megatron-args";
+  return std::ranges::count(kOfALayout, rest) > 0;
 }
 
 std::vector<std::string> layouts_in(const std::string& folder) {
@@ -107,8 +111,12 @@ void SearchFolder::write(const SearchAnswer& answer) const {
       write_file(file + ".yaml", scenario_text(documents[i], layouts[i], answer.result.file,
                                                fmt::format("{} {}", what, i + 1), folder));
       auto resolved = documents[i].try_resolve();
-      if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
-        write_file(file + ".megatron-args", export_megatron(*scenario).text);
+      const Scenario* scenario = std::get_if<Scenario>(&resolved);
+      if (scenario == nullptr) continue;
+      write_file(file + ".megatron-args", export_megatron(*scenario).text);
+      if (const auto text = torchtitan_layout(*scenario))
+        write_file(file + ".torchtitan.toml", *text);
+      if (const auto text = nemo_overrides(*scenario)) write_file(file + ".nemo-overrides", *text);
     }
   };
   write_layouts("top", "ranked", answer.result.best, answer.documents);

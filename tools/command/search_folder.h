@@ -14,7 +14,8 @@ class SearchFolder {
   // to, E501 if it has an answer already and not `force`.
   SearchFolder(std::string path, bool force);
 
-  // The best layouts as scenarios and as Megatron-LM's arguments, the table, the counts.  Scenarios
+  // The best layouts as scenarios, as Megatron-LM's arguments, and as torchtitan's TOML and NeMo's
+  // overrides where these have such a layout; the table, the counts.  Scenarios
   // that an earlier search left there are removed.
   void write(const SearchAnswer& answer) const;
 

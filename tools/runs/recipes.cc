@@ -5,19 +5,21 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <utility>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "calibrate/runs/convert.h"
+#include "calibrate/runs/measured_run.h"
 #include "report/text/search.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/search.h"
 #include "sim/account/account.h"
 #include "sim/graph/spend.h"
+#include "tools/runs/run_model.h"
+#include "tools/runs/summary.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -50,18 +52,44 @@ RecipeShares shares_of(const Scenario& scenario) {
           share([](Spend s) { return s == Spend::recompute; })};
 }
 
-// Nothing where there is nothing to compare.
-std::optional<Recipe> find_recipe(const RunRecord& record, const std::string& text, int threads,
-                                  double seconds) {
-  const ScenarioDocument document = ScenarioDocument::of_text(text, record.id + ".yaml", "");
-  const auto resolved = document.try_resolve();
+// A record that can be a recipe.
+struct Measured {
+  const RunRecord* record = nullptr;
+  std::string scenario;
+  double seconds = 0;
+};
+
+// Nothing where the record has no step that trains and was measured.
+std::optional<Measured> measured_step(const RunRecord& record, const std::vector<RunRule>& rules) {
+  if (!record.problem.empty()) return {};
+  const RunConversion run = convert_run(record, rules);
+  if (run.skipped || run.scenario.empty()) return {};
+  const auto resolved =
+      ScenarioDocument::of_text(run.scenario, record.id + ".yaml", "").try_resolve();
   const Scenario* scenario = std::get_if<Scenario>(&resolved);
   if (scenario == nullptr || !scenario->plan.trains() || scenario->to_make) return {};
+  const StepSize size = step_size(*scenario);
+  const MeasuredRun measured = measured_run(record, &size);
+  if (!measured.step_time_s || measured.basis == TimeBasis::layer ||
+      measured.out_of_memory.value_or(false))
+    return {};
+  return Measured{&record, run.scenario, *measured.step_time_s};
+}
+
+// Nothing where the step deadlocks.
+std::optional<Recipe> find_recipe(const Measured& measured, int threads, double seconds) {
+  const RunRecord& record = *measured.record;
+  const ScenarioDocument document =
+      ScenarioDocument::of_text(measured.scenario, record.id + ".yaml", "");
+  const auto resolved = document.try_resolve();
+  const Scenario* scenario = std::get_if<Scenario>(&resolved);
+  if (scenario == nullptr) return {};
   Recipe recipe;
   recipe.id = record.id;
   recipe.source = record.source;
   recipe.gpus = scenario->plan.grid.world();
   recipe.layout = layout_text(layout_of(*scenario));
+  recipe.measured_s = measured.seconds;
   const std::optional<StepOutcome> own = Evaluator().step(*scenario);
   if (!own) return {};
   recipe.step_s = to_seconds(own->time);
@@ -93,10 +121,6 @@ std::optional<Recipe> find_recipe(const RunRecord& record, const std::string& te
   return recipe;
 }
 
-std::string percent(double share) {
-  return fmt::format("{:.1f}", 100 * share);
-}
-
 std::string shares_text(const RecipeShares& s) {
   return fmt::format("{} / {} / {}", percent(s.bubble), percent(s.exposed), percent(s.recomputed));
 }
@@ -105,23 +129,27 @@ std::string shares_text(const RecipeShares& s) {
 
 std::vector<Recipe> find_recipes(const std::vector<RunRecord>& records,
                                  const std::vector<RunRule>& rules, int threads, double seconds) {
-  std::vector<Recipe> all;
-  std::set<std::string> seen;
+  std::map<std::string, Measured> fastest;  // of what differs in layout alone
+  std::vector<std::string> order;
   for (const RunRecord& record : records) {
-    if (!record.problem.empty()) continue;
-    const RunConversion run = convert_run(record, rules);
-    if (run.skipped || run.scenario.empty()) continue;
+    std::optional<Measured> m = measured_step(record, rules);
+    if (!m) continue;
+    const std::string key = record.source + '/' + without_layout(m->scenario);
+    const auto [at, fresh] = fastest.try_emplace(key, *m);
+    if (fresh) order.push_back(key);
+    if (m->seconds < at->second.seconds) at->second = *std::move(m);
+  }
+  std::vector<Recipe> all;
+  for (const std::string& key : order) {
+    const Measured& m = fastest.at(key);
     try {
-      std::optional<Recipe> recipe = find_recipe(record, run.scenario, threads, seconds);
+      std::optional<Recipe> recipe = find_recipe(m, threads, seconds);
       if (!recipe) continue;
-      const std::string key =
-          fmt::format("{} {} {} {}", recipe->source, recipe->gpus, recipe->layout, recipe->step_s);
-      if (!seen.insert(key).second) continue;
       fmt::print(stderr, "{}: {} of {} layouts are faster, the best by {} %\n", recipe->id,
                  recipe->faster, recipe->layouts, percent(recipe->behind()));
       all.push_back(*std::move(recipe));
     } catch (const InputError& e) {  // a scenario that forecasts refuse
-      fmt::print(stderr, "{}: {}\n", record.id, e.what());
+      fmt::print(stderr, "{}: {}\n", m.record->id, e.what());
     }
   }
   return all;
@@ -154,14 +182,16 @@ std::string recipes_markdown(const std::vector<Recipe>& recipes) {
   for (const auto& [name, sum] : sums) line(name, sum);
   line("all", whole);
   text +=
-      "\n| recipe | GPUs | layout | forecast s | best found | forecast s | behind, % | layouts "
-      "faster | of |\n|---|---|---|---|---|---|---|---|---|\n";
+      "\n| recipe | GPUs | layout | measured s | forecast s | best found | forecast s | behind, % "
+      "| "
+      "layouts faster | of |\n|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Recipe& r : recipes)
-    text += fmt::format("| {} | {} | {} | {:.4g} | {} | {} | {} | {}{} | {} |\n", r.id, r.gpus,
-                        r.layout, r.step_s, r.best.empty() ? "none fits" : r.best,
-                        r.best_s > 0 ? fmt::format("{:.4g}", r.best_s) : "-",
-                        r.best_s > 0 ? percent(r.behind()) : "-", r.stopped ? "at least " : "",
-                        r.faster, r.layouts);
+    text +=
+        fmt::format("| {} | {} | {} | {:.4g} | {:.4g} | {} | {} | {} | {}{} | {} |\n", r.id, r.gpus,
+                    r.layout, r.measured_s, r.step_s, r.best.empty() ? "none fits" : r.best,
+                    r.best_s > 0 ? fmt::format("{:.4g}", r.best_s) : "-",
+                    r.best_s > 0 ? percent(r.behind()) : "-", r.stopped ? "at least " : "",
+                    r.faster, r.layouts);
   std::string claims;
   for (const Recipe& r : recipes)
     if (r.shares && r.best_shares)

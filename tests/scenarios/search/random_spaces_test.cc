@@ -25,14 +25,15 @@ class RandomSpace {
         experts ? one_of({"mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b"})
                 : one_of({"llama3-8b", "gpt3-1.3b", "llama3-70b", "gpt2-xl", "gpt-oss-20b"});
     const char* const cluster = one_of({"dgx-h100", "dgx-a100-80g", "dgx-b200"});
-    const char* const software =
-        one_of({"megatron-core", "nemo", "megatron-bridge", "torchtitan", "megatron-deepspeed-2022"});
+    const char* const software = one_of(
+        {"megatron-core", "nemo", "megatron-bridge", "torchtitan", "megatron-deepspeed-2022"});
     std::string text = fmt::format(
-        "model: {{preset: {}, num_hidden_layers: {}}}\ncluster: {} x {}\n"
+        "model: {{preset: {}, num_hidden_layers: {}, max_position_embeddings: 65536}}\ncluster: {} "
+        "x {}\n"
         "batch: {{global: {}, seq: {}}}\nsoftware: {}\nparallel: {{order: {}}}\n",
-        model, 3 + below(14), cluster, 1 + below(3), 24 * (1 + below(4)), 1024 << below(4),
+        model, 4 + below(13), cluster, 2 + below(3), 24 * (1 + below(4)), 1024 << below(4),
         software, below(4) == 0 ? "tp-cp-pp-dp" : "tp-cp-dp-pp");
-    if (below(3) == 0) text += "schedule: {p2p: blocking}\n";
+    if (below(3) == 0) text += "schedule: {p2p: async}\n";
     if (below(4) == 0)
       text += "search: {schedules: [1f1b, interleaved-1f1b, gpipe, zb-h1, zb-v]}\n";
     return text;
