@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/search/steps.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <optional>
@@ -86,6 +87,8 @@ std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Lay
   for (size_t a = 0; a < kStepAxes.size(); ++a) {
     for (const std::optional<Near>& near : nearest[a]) {
       if (!near) continue;
+      // A step of the chunks that takes the order along is one of the order too.
+      if (std::ranges::count(steps, std::get<uint32_t>(*near), &LayoutStep::layout) > 0) continue;
       const Layout& l = layouts[std::get<uint32_t>(*near)];
       LayoutStep step{std::get<uint32_t>(*near),
                       kStepAxes[a].name,
