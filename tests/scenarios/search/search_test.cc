@@ -349,10 +349,13 @@ TEST(Search, OneStepFromTheFirstIsTheNextValueOfAnAxis) {
   ASSERT_FALSE(answer.result.best.empty());
   const FoundLayout& first = answer.result.best.front();
   std::set<std::string> axes;
+  std::set<std::vector<std::pair<std::string, std::string>>> once;
   ASSERT_FALSE(answer.result.steps.empty());
   for (const SearchStep& s : answer.result.steps) {
     axes.insert(s.axis);
     EXPECT_NE(s.from, s.to) << s.axis;
+    EXPECT_NE(s.layout.set, first.set);
+    EXPECT_TRUE(once.insert(s.layout.set).second) << s.axis;
     if (s.axis == "TP") {
       EXPECT_EQ(s.from, std::to_string(first.tp));
       EXPECT_EQ(s.to, std::to_string(s.layout.tp));
