@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -98,6 +99,11 @@ void warn_unused_routing(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
+// A name without a dot is that of a shipped table, if there is one.
+bool is_shipped_table(const std::string& name) {
+  return name.find_first_of("./") == std::string::npos && !shipped_table_text(name).empty();
+}
+
 // The user's own cost table and runs.  Throws InputError for what is wrong with them.
 void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s) {
   if (!v.has("calibration")) return;
@@ -110,10 +116,7 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s
     return !there;
   };
   for (const std::string& name : v.texts("calibration")) {
-    // A name without a dot is that of a shipped table.
-    const bool shipped =
-        name.find_first_of("./") == std::string::npos && !shipped_table_text(name).empty();
-    if (shipped) {
+    if (is_shipped_table(name)) {
       if (!once(table, "cost tables")) return;
       table = true;
       if (name == gpu.name) continue;
@@ -276,6 +279,29 @@ void ScenarioDocument::set(const LoadOptions& options) {
   for (const Member& m : members) set_path(tree_, m.key, m.key_mark, m.value, problems_);
   // A case has no cases.  Left there, each would be read as often as there are others.
   std::erase_if(tree_.members, [](const Member& m) { return m.key == "compare"; });
+}
+
+std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
+  std::vector<std::string> named;
+  const auto move = [&](Value* value) {
+    if (value == nullptr || !value->is_scalar() || value->text.empty()) return;
+    named.push_back(files_.place_of(value->text, value->mark));
+    value->text = std::filesystem::path(named.back()).lexically_relative(folder).string();
+  };
+  const auto below = [](Value* section, std::string_view key) {
+    return section == nullptr ? nullptr : section->find(key);
+  };
+  move(below(tree_.find("model"), "hf"));
+  move(below(tree_.find("schedule"), "file"));
+  move(below(below(tree_.find("moe"), "routing"), "trace"));
+  if (Value* tables = tree_.find("calibration"); tables != nullptr) {
+    const auto move_if_file = [&](Value& v) {
+      if (!is_shipped_table(v.text)) move(&v);
+    };
+    if (tables->is_scalar()) move_if_file(*tables);
+    for (Value& item : tables->items) move_if_file(item);
+  }
+  return named;
 }
 
 std::variant<Scenario, InputError> ScenarioDocument::try_resolve() && {

@@ -36,6 +36,10 @@ class ScenarioDocument {
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);
 
+  // Names the files that the tree names (a config.json, a cost table, a trace of routing) as they
+  // are seen from another folder, to which the tree is to be written; returns them, absolute.
+  std::vector<std::string> move_to(const std::string& folder);
+
   // The scenario that the tree describes, or all problems found (at most 20).
   std::variant<Scenario, InputError> try_resolve() const&;
   std::variant<Scenario, InputError> try_resolve() &&;

@@ -148,6 +148,9 @@ struct DeviceMemory {
   std::string what;
   Bytes bytes{};
   std::string source;
+  // Device and world: of every rank, however the work is laid out; group: of one that a layout
+  // makes.
+  enum class Of : uint8_t { device, world, group } of{};
 };
 
 struct Result {

@@ -31,9 +31,10 @@ struct FoundLayout {
   int64_t gpus = 1, nodes = 1;
   int64_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, dp = 1, micro = 1, microbatches = 1;
   int64_t zero = 0;
-  std::string recompute, schedule, split;                // words of a scenario
-  std::vector<int64_t> stage_layers;                     // where they are not alike; else empty
-  std::vector<std::pair<std::string, std::string>> set;  // what makes it, dotted path -> value
+  std::string recompute, schedule, split;  // words of a scenario
+  std::vector<int64_t> stage_layers;       // where they are not alike; else empty
+  // What makes it of the file: dotted path -> value, null takes a key back.
+  std::vector<std::pair<std::string, std::string>> set;
 
   Time step_time{};
   Bytes reserved{}, usable{};
@@ -41,11 +42,23 @@ struct FoundLayout {
   double days = 0, price = 0;    // of the whole job; 0: not asked for
   bool on_front = false;         // no other is better in one objective and no worse in all
   std::optional<Result> result;  // the whole forecast
+  // Those that differ in chunks and split alone, and take hardly longer: they have no line of their
+  // own.  Without a forecast.
+  std::vector<FoundLayout> twins;
+};
+
+// A layout one step from the first: an axis at its next value.
+struct SearchStep {
+  std::string axis, from, to;    // "TP", "2", "4"
+  std::vector<std::string> too;  // what changes with it: "VP 1"
+  bool fits = false;
+  FoundLayout layout;  // if it does not fit: without a time, `reserved` what a rank allocates
 };
 
 struct SearchResult {
   std::string name, file, gpu;
-  bool dense = true;  // the model has no experts
+  std::vector<std::string> run_words;  // by which `stepcast run` reads the file; empty: its name
+  bool dense = true;                   // the model has no experts
   std::vector<SearchObjective> objectives;
   int64_t top = 10;
   double memory_margin = 0;         // share of the usable memory
@@ -55,14 +68,24 @@ struct SearchResult {
   std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
   int64_t simulated = 0;
   int64_t undecided = 0;           // left when the search was stopped
-  double fast_points = 0;          // left out by rules of thumb
+  bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
+  int64_t faster = 0;              // than what the search was to be compared with
   std::vector<FoundLayout> best;   // best first; of several objectives the front
+  std::vector<SearchStep> steps;   // from the first of these
+  // Worth measuring: fast, likely to fit, and unlike each other; the first of `best` is one.
+  std::vector<FoundLayout> next;
   // Without any that fits: the one that needs least memory among those that were looked at.
   std::optional<FoundLayout> nearest;
+  // Where layouts fit but all break a constraint: the best of them, and what it breaks.
+  std::optional<FoundLayout> breaking;
+  std::vector<std::string> broken_constraints;
 };
 
 // Steps that differ by less are closer than forecasts of layouts of one model can be told apart.
 inline constexpr double kDiscernment = 0.02;
+// Layouts that differ in chunks and split alone share a line if they take at most so much longer
+// than its first.
+inline constexpr double kTwins = 0.005;
 
 }  // namespace stepcast

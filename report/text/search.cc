@@ -12,6 +12,7 @@
 #include "report/json/result.h"
 #include "report/json/writer.h"
 #include "report/text/run.h"
+#include "report/text/scatter.h"
 #include "sim/graph/spend.h"
 
 namespace stepcast {
@@ -88,6 +89,16 @@ std::string seconds_text(const FoundLayout& l) {
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
 }
 
+// Of those that were forecast whole.
+std::string share_text(const FoundLayout& l, bool (*counts)(Spend)) {
+  return l.result ? fixed(100 * share_if(l, counts), 1) : "";
+}
+
+// How many of such steps fit, as observed of forecasts of memory.
+std::string fits_text(const FoundLayout& l) {
+  return l.result && l.result->fits_share ? fixed(100 * *l.result->fits_share, 0) : "";
+}
+
 std::string mfu_text(const FoundLayout& l) {
   return l.result ? fixed(100 * l.result->utilization.mfu_full_attention, 1) : "";
 }
@@ -112,14 +123,17 @@ const std::array kLayoutColumns{
     LayoutColumn{"MFU %", '>', mfu_text},
     LayoutColumn{"peak GiB", '>', [](const FoundLayout& l) { return gib(l.reserved); }},
     LayoutColumn{"free %", '>', [](const FoundLayout& l) { return fixed(100 * free_share(l), 0); }},
-    LayoutColumn{"bubble %", '>',
-                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_bubble), 1); }},
-    LayoutColumn{"exposed %", '>',
-                 [](const FoundLayout& l) { return fixed(100 * share_if(l, is_exposed), 1); }},
+    LayoutColumn{"fits %", '>', fits_text},
+    LayoutColumn{"bubble %", '>', [](const FoundLayout& l) { return share_text(l, is_bubble); }},
+    LayoutColumn{"exposed %", '>', [](const FoundLayout& l) { return share_text(l, is_exposed); }},
     LayoutColumn{"days", '>',
                  [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
     LayoutColumn{"kUSD", '>',
                  [](const FoundLayout& l) { return l.price > 0 ? fixed(l.price / 1000, 1) : ""; }},
+    LayoutColumn{"twins", '>',
+                 [](const FoundLayout& l) {
+                   return l.twins.empty() ? "" : whole(static_cast<int64_t>(l.twins.size()));
+                 }},
 };
 
 std::string table_of(const SearchResult& r, const TextStyle& style) {
@@ -147,6 +161,28 @@ std::string table_of(const SearchResult& r, const TextStyle& style) {
     rows[i + 1].push_back(
         i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
   return titled_table(rows, sides, style);
+}
+
+// "PP 8 instead of 4, VP 1"
+std::string step_words(const SearchStep& step) {
+  std::string text = fmt::format("{} {} instead of {}", step.axis, step.to, step.from);
+  for (const std::string& too : step.too) text += ", " + too;
+  return text;
+}
+
+// What the layouts next to the first cost.
+std::string steps_table(const SearchResult& r, const TextStyle& style) {
+  const FoundLayout& first = r.best.front();
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"one step from #1", "vs #1", "peak GiB", ""});
+  for (const SearchStep& s : r.steps) {
+    const double more = static_cast<double>(s.layout.reserved.value - first.reserved.value) /
+                        static_cast<double>(int64_t{1} << 30);
+    rows.push_back({step_words(s),
+                    s.fits ? change_text(versus(s.layout, first, r.objectives.front())) : "",
+                    (more > 0 ? "+" : "") + fixed(more, 1), s.fits ? "" : "does not fit"});
+  }
+  return titled_table(rows, "<>><", style);
 }
 
 std::string rule_table(const SearchResult& r) {
@@ -190,6 +226,7 @@ std::string why_first(const SearchResult& r) {
             ? fmt::format(", {} % recomputation", fixed(100 * share_if(l, is_recompute), 1))
             : "");
   };
+  if (!first.result) return "#1 is " + layout_text(first) + '.';
   std::string text = "#1 (" + layout_text(first) + ") spends " + describe(first);
   if (r.best.size() > 1) {
     // The next one that is told apart, else the second.
@@ -197,6 +234,7 @@ std::string why_first(const SearchResult& r) {
       return versus(l, first, r.objectives.front()) > kDiscernment;
     });
     const FoundLayout& other = apart != r.best.end() ? *apart : r.best[1];
+    if (!other.result) return text + '.';
     text += fmt::format("; #{} ({}): {}", &other - r.best.data() + 1, layout_text(other),
                         describe(other));
   }
@@ -211,6 +249,11 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         "{} layouts lie within {:.0f} % of the first, closer than such forecasts tell apart: take "
         "the one that suits you, or measure a few.",
         grouped(r.within_discernment), 100 * kDiscernment));
+  if (std::ranges::any_of(r.best, [](const FoundLayout& l) { return !l.twins.empty(); }))
+    lines.push_back(
+        fmt::format("Twins differ from their line in VP and split alone and take at most {} % "
+                    "longer: --json has them.",
+                    fixed(100 * kTwins, 1)));
   if (r.objectives.size() > 1)
     lines.push_back(
         fmt::format("{} layouts make the Pareto front: none is better in one objective "
@@ -230,10 +273,10 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
       simpler = &l;
   }
   if (lighter != nullptr && lighter == simpler) {
-    lines.push_back(alternative(r, "Lighter and simpler", *lighter,
-                                gib(first.reserved - lighter->reserved) +
-                                    " GiB less and fewer kinds of parallelism") +
-                    '.');
+    lines.push_back(
+        alternative(r, "Lighter and simpler", *lighter,
+                    gib(first.reserved - lighter->reserved) + " GiB less and fewer features") +
+        '.');
     lighter = simpler = nullptr;
   }
   if (lighter != nullptr)
@@ -241,7 +284,7 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         alternative(r, "Lighter", *lighter, gib(first.reserved - lighter->reserved) + " GiB less") +
         '.');
   if (simpler != nullptr)
-    lines.push_back(alternative(r, "Simpler", *simpler, "fewer kinds of parallelism") + '.');
+    lines.push_back(alternative(r, "Simpler", *simpler, "fewer features") + '.');
   if (first.result && first.result->fits_share && *first.result->fits_share < 0.9)
     lines.push_back(
         fmt::format("{:.0f} % of steps with such a forecast of memory fit: "
@@ -252,13 +295,107 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
   return text;
 }
 
-std::string set_line(const FoundLayout& l) {
-  std::string text;
+// A word of a shell's line: in quotes where the shell would take it for something else.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + '\'';
+}
+
+std::string run_line(const SearchResult& r, const FoundLayout& l) {
+  std::vector<std::string> words = r.run_words;
+  if (words.empty()) words.push_back(r.file);
   for (const auto& [path, value] : l.set) {
-    const bool plain = value.find_first_of(" |*(){}[]'\"") == std::string::npos;
-    text += fmt::format(" -s {}{}={}{}", plain ? "" : "'", path, value, plain ? "" : "'");
+    words.emplace_back("-s");
+    words.push_back(path + '=' + value);
+  }
+  std::string text = "stepcast run";
+  for (const std::string& word : words) text += ' ' + shell_word(escape_text(word));
+  return text;
+}
+
+std::string objectives_text(const std::vector<SearchObjective>& objectives) {
+  std::string text;
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    const bool most = objectives[i] == SearchObjective::tokens_per_gpu_s;
+    const bool before = i > 0 && objectives[i - 1] == SearchObjective::tokens_per_gpu_s;
+    text += i == 0 ? "" : i + 1 == objectives.size() ? " and " : ", ";
+    if (i == 0 || most != before) text += most ? "the most " : "the least ";
+    text += name_of(objectives[i]);
   }
   return text;
+}
+
+ScatterAxis axis_of(SearchObjective o) {
+  switch (o) {
+    case SearchObjective::step_time: return {"s a step", [](double s) { return fixed(s, 2); }};
+    case SearchObjective::tokens_per_gpu_s:
+      return {"tokens/s/GPU", [](double tokens) { return rate_text(tokens); }};
+    case SearchObjective::peak_memory: return {"GiB", [](double gibis) { return fixed(gibis, 1); }};
+    case SearchObjective::days: return {"days", [](double days) { return fixed(days, 1); }};
+    case SearchObjective::price: return {"kUSD", [](double price) { return fixed(price, 1); }};
+  }
+  return {};
+}
+
+double shown_of(const FoundLayout& l, SearchObjective o) {
+  switch (o) {
+    case SearchObjective::step_time: return to_seconds(l.step_time);
+    case SearchObjective::tokens_per_gpu_s: return l.tokens_per_gpu_s;
+    case SearchObjective::peak_memory:
+      return static_cast<double>(l.reserved.value) / static_cast<double>(int64_t{1} << 30);
+    case SearchObjective::days: return l.days;
+    case SearchObjective::price: return l.price / 1000;
+  }
+  return 0;
+}
+
+// The front of two objectives, each layout by its number in the table.
+std::string front_text(const SearchResult& r) {
+  if (r.objectives.size() != 2) return {};
+  std::vector<ScatterPoint> points;
+  for (const FoundLayout& l : r.best)
+    points.push_back({shown_of(l, r.objectives[0]), shown_of(l, r.objectives[1])});
+  const std::string text = scatter(points, axis_of(r.objectives[0]), axis_of(r.objectives[1]));
+  return text.empty() ? text : text + '\n';
+}
+
+// What to measure next.
+std::string next_text(const SearchResult& r, const TextStyle& style) {
+  if (r.next.empty()) return {};
+  std::string text = wrap(
+      "Worth measuring, fast and unlike each other; `stepcast calibrate runs` makes of their "
+      "logs what ranks the list anew:",
+      "  ", style.width);
+  for (const FoundLayout& l : r.next) {
+    text += fmt::format("    {} s  {}\n", seconds_text(l), layout_text(l));
+    text += "      " + run_line(r, l) + '\n';
+  }
+  return text + '\n';
+}
+
+// Layouts fit, but none keeps the constraints.
+std::string breaking_text(const SearchResult& r, const TextStyle& style) {
+  const FoundLayout& best = *r.breaking;
+  std::string text =
+      "  " + paint("layouts fit, but none keeps the constraints", Tone::bad, style) + '\n';
+  std::string broken;
+  for (const std::string& c : r.broken_constraints)
+    broken += (broken.empty() ? "'" : " and '") + escape_text(c) + '\'';
+  return text +
+         wrap(fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It "
+                          "breaks {}.",
+                          layout_text(best), seconds_text(best), gib(best.reserved),
+                          gib(best.usable),
+                          best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
+                                                        fixed(best.price / 1000, 1))
+                          : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
+                                          : "",
+                          broken),
+              "  ", style.width);
 }
 
 void write_layout(JsonWriter& json, const FoundLayout& l) {
@@ -316,6 +453,7 @@ void write_funnel(JsonWriter& json, const SearchResult& r) {
   write_rules(json, "decided", r.decided);
   json.member("simulated", r.simulated);
   json.member("undecided", r.undecided);
+  json.member("all_seen", r.all_seen);
 }
 
 }  // namespace
@@ -343,12 +481,11 @@ std::string layout_text(const FoundLayout& l) {
 
 std::string search_text(const SearchResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
-                     "   for the least " + std::string(name_of(r.objectives.front())) + '\n';
-  if (r.objectives.front() == SearchObjective::tokens_per_gpu_s)
-    text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
-           "   for the most tokens_per_gpu_s\n";
+                     "   for " + objectives_text(r.objectives) + '\n';
   text += '\n' + rule_table(r) + '\n';
-  if (r.best.empty() && r.undecided > 0)
+  if (!r.all_seen) text += "  The search was stopped before all layouts were known.\n";
+  if (r.best.empty() && r.breaking) return text + breaking_text(r, style);
+  if (r.best.empty() && (r.undecided > 0 || !r.all_seen))
     return text + "  The search was stopped before it came to a layout that fits.\n";
   if (r.best.empty()) {
     text += "  " + paint("no layout fits", Tone::bad, style);
@@ -372,9 +509,10 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     }
     return text;
   }
-  text += table_of(r, style) + '\n' + words_of(r, style) + '\n';
-  text += "  The first, as a forecast of its own:\n    stepcast run " + escape_text(r.file) +
-          set_line(r.best.front()) + '\n';
+  text += table_of(r, style) + '\n' + front_text(r) + words_of(r, style) + '\n';
+  if (!r.steps.empty()) text += steps_table(r, style) + '\n';
+  text += next_text(r, style);
+  text += "  The first, as a forecast of its own:\n    " + run_line(r, r.best.front()) + '\n';
   return text;
 }
 
@@ -393,9 +531,24 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.member("memory_margin", r.memory_margin);
     json.object("funnel", [&] { write_funnel(json, r); });
     json.member("within_discernment", r.within_discernment);
-    json.objects("best", r.best, [&](const FoundLayout& l) { write_layout(json, l); });
+    json.objects("best", r.best, [&](const FoundLayout& l) {
+      write_layout(json, l);
+      json.objects("twins", l.twins, [&](const FoundLayout& twin) { write_layout(json, twin); });
+    });
+    json.objects("steps", r.steps, [&](const SearchStep& s) {
+      json.member("axis", s.axis);
+      json.member("from", s.from);
+      json.member("to", s.to);
+      json.values("too", s.too);
+      json.member("fits", s.fits);
+      json.object("layout", [&] { write_layout(json, s.layout); });
+    });
+    json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
+    json.optional_object("breaking", r.breaking,
+                         [&](const FoundLayout& l) { write_layout(json, l); });
+    json.values("broken_constraints", r.broken_constraints);
   });
 }
 
@@ -407,19 +560,21 @@ std::string search_csv(const SearchResult& r) {
   std::string text =
       "rank,gpus,tp,cp,pp,vpp,ep,etp,dp,zero,micro,microbatches,recompute,schedule,stage_layers,"
       "step_time_s,tokens_per_s_per_gpu,mfu,memory_reserved_bytes,memory_usable_bytes,bubble,"
-      "exposed,days,price_usd\n";
+      "exposed,days,price_usd,fits_share,twins\n";
   int64_t rank = 0;
   for (const FoundLayout& l : r.best) {
     std::string layers;
     for (const int64_t n : l.stage_layers) layers += (layers.empty() ? "" : " ") + whole(n);
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                        ++rank, l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro,
-                        l.microbatches, l.recompute, l.schedule, layers,
-                        exact_decimal(l.step_time.count(), 1'000'000'000'000), l.tokens_per_gpu_s,
-                        l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "",
-                        l.reserved.value, l.usable.value, share_if(l, is_bubble),
-                        share_if(l, is_exposed), l.days > 0 ? fmt::to_string(l.days) : "",
-                        l.price > 0 ? fmt::to_string(l.price) : "");
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ++rank,
+        l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro, l.microbatches,
+        l.recompute, l.schedule, layers, exact_decimal(l.step_time.count(), 1'000'000'000'000),
+        l.tokens_per_gpu_s,
+        l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "", l.reserved.value,
+        l.usable.value, share_if(l, is_bubble), share_if(l, is_exposed),
+        l.days > 0 ? fmt::to_string(l.days) : "", l.price > 0 ? fmt::to_string(l.price) : "",
+        l.result && l.result->fits_share ? fmt::to_string(*l.result->fits_share) : "",
+        l.twins.size());
   }
   return text;
 }

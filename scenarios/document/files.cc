@@ -510,16 +510,20 @@ SourceRef ScenarioFiles::open_first(const std::string& path) {
   return {};
 }
 
+std::string ScenarioFiles::place_of(const std::string& path, const Mark& from) const {
+  // What --set names, or a preset, is relative to the root.
+  const bool in_file = from.source != nullptr && !from.source->path.empty();
+  return real_path((in_file ? fs::path(from.source->path).parent_path() : fs::path(root_)) / path);
+}
+
 SourceRef ScenarioFiles::open(const std::string& path, const Mark& from) {
   const auto refuse = [&](const char* code, std::string message, std::string help = {}) {
     problems_.add(code, std::move(message), from, static_cast<int>(path.size()), {},
                   std::move(help));
     return SourceRef{};
   };
-  // What --set names, or a preset, is relative to the root.
   const bool in_file = from.source != nullptr && !from.source->path.empty();
-  const fs::path folder = in_file ? fs::path(from.source->path).parent_path() : fs::path(root_);
-  const std::string real = real_path(folder / path);
+  const std::string real = place_of(path, from);
   if (path.empty() || !is_below(real, root_))
     return refuse("E111", fmt::format("'{}' is outside the folder of the scenario", path),
                   "name a file below it, relative to the file this stands in, or a folder that has "

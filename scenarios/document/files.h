@@ -41,6 +41,9 @@ class ScenarioFiles {
   // Parses a source and merges what it extends below it.  E110 for cycles, E111 beyond 8 levels or
   // 64 words of `extends`.
   Value load(const SourceRef& source);
+  // The file that a value names, absolute: relative to the file that the value stands in, or to the
+  // root.
+  std::string place_of(const std::string& path, const Mark& from) const;
   // A file could not be read or parsed to its end: what is missing may stand there.
   bool incomplete() const { return incomplete_; }
 

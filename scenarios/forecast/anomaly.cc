@@ -55,13 +55,13 @@ bool has_faster_links(const Scenario& a, const Scenario& b) {
 }
 
 std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
-                         const Scenario& faster, std::string_view faster_name) {
+                         const Scenario& faster, std::string_view faster_name, bool shares_links) {
   const std::string anomaly = ": a scheduling anomaly, see docs/stragglers.md";
   std::string note = "'" + std::string(slower_name) + "' has faster links than '" +
                      std::string(faster_name) + "' and a longer step; ";
   if (slower.to_make || faster.to_make)
     return note + "the schedule is made for the costs and is another one" + anomaly;
-  if (slower.links != Scenario::Links::off || faster.links != Scenario::Links::off)
+  if (shares_links)
     return note + "where links are shared, what ends sooner may get in the way of something else" +
            anomaly;
   const bool interferes = slower.interference != Scenario::Interference::off ||

@@ -18,8 +18,9 @@ namespace stepcast {
 bool has_faster_links(const Scenario& a, const Scenario& b);
 
 // What to say of a case with faster links and the longer step, against the other: a reader takes it
-// for a mistake.  An anomaly only where an order may differ or links are shared.
+// for a mistake.  An anomaly only where an order may differ or links are shared.  `shares_links`:
+// in one of the two runs, which the scenario alone does not say (contention.links: auto).
 std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
-                         const Scenario& faster, std::string_view faster_name);
+                         const Scenario& faster, std::string_view faster_name, bool shares_links);
 
 }  // namespace stepcast

@@ -22,6 +22,7 @@ class Communicators {
   void collectives_of_world(const std::string& name) {
     const int64_t ranks = s_.plan.grid.world();
     if (ranks < 2) return;
+    of_ = DeviceMemory::Of::world;
     if (s_.placement.in_order()) {
       collectives(name, shape_of_first(s_.cluster, ranks));
     } else {
@@ -29,6 +30,7 @@ class Communicators {
       std::iota(all.begin(), all.end(), int64_t{0});
       collectives(name, shape_on(all));
     }
+    of_ = DeviceMemory::Of::group;
   }
 
   void collectives(const std::string& name, const std::vector<int64_t>& ranks) {
@@ -62,12 +64,13 @@ class Communicators {
   }
 
   void add(std::string what, const char* source, Bytes bytes) {
-    if (bytes.value > 0) lines_.push_back({std::move(what), bytes, source});
+    if (bytes.value > 0) lines_.push_back({std::move(what), bytes, source, of_});
   }
 
   const Scenario& s_;
   const NcclVersion version_;
   std::vector<DeviceMemory>& lines_;
+  DeviceMemory::Of of_ = DeviceMemory::Of::group;
 };
 
 // What DeepEP takes for each group size: tokens that a buffer for NVLink and one for the network
@@ -136,7 +139,7 @@ std::vector<DeviceMemory> device_memory(const Scenario& scenario) {
     }
     if (plan.moe.dispatcher == Dispatcher::deepep)
       lines.push_back({"DeepEP", deepep_buffers(scenario.model.hidden, plan.ep),
-                       "deepseek-ai/DeepEP csrc/config.hpp"});
+                       "deepseek-ai/DeepEP csrc/config.hpp", DeviceMemory::Of::group});
     if (plan.trains()) to.collectives("communicator of edp", group(Axis::edp));
   }
   to.exchanges("communicator of pp", group(Axis::pp), 2);

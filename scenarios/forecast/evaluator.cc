@@ -21,6 +21,7 @@
 #include "scenarios/pricing_table.h"
 #include "sim/graph/program.h"
 #include "sim/memory/memory.h"
+#include "sim/saturating.h"
 
 namespace stepcast {
 
@@ -53,28 +54,11 @@ struct Evaluator::KnownPlan {
 
 namespace {
 
-int64_t net_of(const OpGraph& graph, const Pass& pass, int64_t& rise) {
-  int64_t now = 0;
-  rise = 0;
-  for (const MemoryEvent& e : pass.memory) {
-    const int64_t bytes = graph.tensor(pass, e).bytes.value;
-    now += e.allocate ? bytes : -bytes;
-    rise = std::max(rise, now);
-  }
-  return now;
-}
-
-int64_t busy_of(const CompiledPass& pass) {
-  int64_t sum = 0;
-  for (const int64_t ps : pass.busy) sum += ps;
-  return sum;
-}
-
-int64_t alone_of(const CompiledPass& pass) {
+int64_t alone_of(const CompiledPass& pass, int64_t busy) {
   if (pass.undisturbed.slack != PassStep::kNever)
     for (const auto& [stream, end] : pass.undisturbed.ends)
       if (stream == Stream::compute) return end;
-  return busy_of(pass);
+  return busy;
 }
 
 std::vector<PassId> versions_of(const StagePasses& p, ActionKind kind) {
@@ -155,7 +139,7 @@ Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time m
     return trial;
   }
   const std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
-  const std::optional<StepOutcome> step = priced ? evaluate(*priced) : std::nullopt;
+  const std::optional<StepOutcome> step = priced ? evaluate(*priced, most) : std::nullopt;
   if (!step) return trial;  // impossible
   trial.time = step->time;
   trial.outcome = Trial::Outcome::slower;
@@ -195,9 +179,10 @@ const Evaluator::KnownPlan* Evaluator::known_plan(const Scenario& s) {
         if (id == kNoPass) continue;
         const CompiledPass& compiled = program.passes[static_cast<size_t>(id)];
         const Pass& pass = parts.graph.passes[static_cast<size_t>(id)];
-        int64_t rise = 0;
-        const int64_t net = net_of(parts.graph, pass, rise);
-        const KnownPlan::PassBound own{alone_of(compiled), busy_of(compiled), net, rise};
+        const PassBytes bytes = bytes_of(parts.graph, pass);
+        const int64_t busy = compute_time(pass, *prices).count();
+        const KnownPlan::PassBound own{alone_of(compiled, busy), busy, bytes.left.value,
+                                       bytes.rise.value};
         bounds[kind] = std::exchange(first, false) ? own : bounds[kind].least(own);
       }
     }
@@ -233,7 +218,7 @@ std::optional<StepOutcome> Evaluator::bound(const Scenario& scenario) {
     for (size_t i = 0; i < list.size(); ++i) {
       const auto& pass = of(list[i]);
       const bool paired = list[i].overlaps_next || (i > 0 && list[i - 1].overlaps_next);
-      time += paired ? pass.beside : pass.alone;
+      time = saturating_sum(time, paired ? pass.beside : pass.alone);
       // Within a pair both rise together, in turns.
       if (!paired) peak = std::max(peak, level + pass.rise);
       level += pass.net;
@@ -242,8 +227,9 @@ std::optional<StepOutcome> Evaluator::bound(const Scenario& scenario) {
     }
     if (barrier && !list.empty()) {
       const Action &first = list.front(), &last = list.back();
-      if (first.kind == ActionKind::forward) time += forwards_before[first.stage];
-      if (is_backward(last.kind)) time += backwards_before[last.stage];
+      if (first.kind == ActionKind::forward)
+        time = saturating_sum(time, forwards_before[first.stage]);
+      if (is_backward(last.kind)) time = saturating_sum(time, backwards_before[last.stage]);
     }
     out.time = std::max(out.time, Time{time});
     out.peak = std::max(out.peak, Bytes{peak});

@@ -44,7 +44,7 @@ class Evaluator {
   // What a step turned out to be for who looks for the best.
   struct Trial {
     enum class Outcome : uint8_t { impossible, too_large, slower, fits } outcome{};
-    Time time{};       // unless impossible or too large
+    Time time{};       // unless impossible or too large; if slower a lower bound above `most`
     Bytes peak{};      // allocated, unless impossible
     Bytes reserved{};  // as the caching allocator takes it; if it fits
   };

@@ -415,7 +415,8 @@ std::string remark_on_links(const PricedStep& step, const std::optional<Interfer
         cost_of(spread, RankSimulation(alike, interference).run(spread.seed, {}).ranks.lanes);
     remark += fmt::format("; with cluster.fabric.routing: adaptive they cost {:.1f} %",
                           100 * (to_seconds(with) / to_seconds(without) - 1));
-  } catch (const TooManyRankOps&) {  // not even then
+  } catch (const TooManyRankOps&) {   // not even then
+  } catch (const TooLongForLanes&) {  // nor could its time be counted
   }
   return remark;
 }
@@ -438,9 +439,13 @@ void run_with_links_if_quick(PricedStep& step, const Schedule& schedule,
     } catch (const TooManyRankOps& e) {
       rank_ops = e.rank_ops;
       step.scenario = &scenario;
-    } catch (const InputError&) {  // the links of this cluster cannot be told
+    } catch (const TooLongForLanes&) {
       step.scenario = &scenario;
-      return run_step(step, schedule, options, result);
+      run_step(step, schedule, options, result);
+      result.scenario.warnings.emplace_back(
+          "contention.links: auto leaves out that transfers share links: the step is longer than "
+          "19 minutes, in which ranks are not simulated one by one");
+      return;
     }
   }
   run_step(step, schedule, options, result);

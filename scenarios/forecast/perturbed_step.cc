@@ -58,6 +58,8 @@ RankRun RankSimulation::run(uint64_t seed, const LaneOptions& given) const {
     run.ranks = run_contended(step_.graph, step_.prices, run.lanes, traffic_ ? *traffic_ : own,
                               interference_.value_or(Interference{}), options);
     return run;
+  } catch (TooLongForLanes& e) {
+    throw TooLongForLanes(with_code_and_file(std::move(e), "E123", scenario().file).diagnostics);
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E123", scenario().file);
   }
@@ -78,10 +80,10 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane) {
 }
 
 Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
-                  const Prices& prices) {
+                  const Prices& prices, Time most) {
   const Time undisturbed =
       cost_of(scenario, stepcast::run(compile(graph, prices), Record::nothing));
-  if (is_perturbed(scenario)) return undisturbed;
+  if (is_perturbed(scenario) || undisturbed > most) return undisturbed;
   const InterferenceChoice choice = choose_interference(scenario, table, undisturbed);
   if (!choice.factors) return undisturbed;
   try {

@@ -49,8 +49,8 @@ class RankSimulation {
                  Links links = Links::as_scenario);
 
   // All random numbers come from `seed`, the routes through the fabric among them.  Throws
-  // Deadlock, InputError E123 for a step of more than 19 minutes, and TooManyRankOps where links
-  // are shared automatically and that would take more than kQuickRankOps.
+  // Deadlock, TooLongForLanes (E123) for a step of more than 19 minutes, and TooManyRankOps where
+  // links are shared automatically and that would take more than kQuickRankOps.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:
@@ -69,9 +69,10 @@ class RankSimulation {
 // What a step of equal ranks whose transfers share no links costs, as forecast() has it; nothing is
 // recorded.  Of a scenario that says otherwise (is_perturbed): what it would cost without
 // perturbations and contention.  `graph` with its `prices` is the scenario's.  Throws Deadlock, and
-// InputError as choose_interference().
+// InputError as choose_interference().  Where equal ranks without interference take longer than
+// `most` already, that is the answer: interference makes nothing faster.
 Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
-                  const Prices& prices);
+                  const Prices& prices, Time most = Time::max());
 
 // "rank 4711 (stage 9, tp 7, dp 36)".  Axes that have a single rank are left out.
 std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane);

@@ -251,10 +251,10 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
   return std::move(std::get<PricedStep>(priced));
 }
 
-std::optional<StepOutcome> evaluate(const PricedStep& step) {
+std::optional<StepOutcome> evaluate(const PricedStep& step, Time most) {
   StepOutcome out;
   try {
-    out.time = step_time_of(*step.scenario, step.table, step.graph, step.prices);
+    out.time = step_time_of(*step.scenario, step.table, step.graph, step.prices, most);
   } catch (const Deadlock&) {
     return {};
   }

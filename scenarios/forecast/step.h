@@ -93,8 +93,9 @@ struct StepOutcome {
 };
 
 // Of equal ranks whose transfers share no links, with the interference of compute and communication
-// that the scenario has.  std::nullopt if the step deadlocks.  Nothing is recorded.
-std::optional<StepOutcome> evaluate(const PricedStep& step);
+// that the scenario has.  std::nullopt if the step deadlocks.  Nothing is recorded.  A time above
+// `most` is a lower bound, also above it.
+std::optional<StepOutcome> evaluate(const PricedStep& step, Time most = Time::max());
 
 // Memory of a GPU that a step may use: without the reserve.
 Bytes usable_memory(const Scenario& scenario);

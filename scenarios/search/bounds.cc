@@ -32,6 +32,9 @@
 #include "schedules/schedule.h"
 #include "sim/check.h"
 #include "sim/graph/op_graph.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
+#include "sim/saturating.h"
 
 namespace stepcast {
 namespace {
@@ -59,21 +62,6 @@ int64_t chain_of(const Pass& pass, const Prices& prices) {
     stream = end[i];
   }
   return at[static_cast<size_t>(Stream::compute)];
-}
-
-int64_t busy_of_compute(const Pass& pass, const Prices& prices) {
-  int64_t sum = 0;
-  for (const Op& op : pass.ops)
-    if (op.stream == Stream::compute)
-      sum += prices.by_work[static_cast<size_t>(op.work)].time.count();
-  return sum;
-}
-
-int64_t kept_by(const OpGraph& graph, const Pass& pass) {
-  int64_t now = 0;
-  for (const MemoryEvent& e : pass.memory)
-    now += e.allocate ? graph.tensor(pass, e).bytes.value : -graph.tensor(pass, e).bytes.value;
-  return now;
 }
 
 // What one small stage takes and holds.
@@ -145,7 +133,7 @@ class Prober {
         int64_t time = std::numeric_limits<int64_t>::max();
         for (const PassId id : versions)
           if (id != kNoPass)
-            time = std::min(time, compute_only_ ? busy_of_compute(pass(id), *prices)
+            time = std::min(time, compute_only_ ? compute_time(pass(id), *prices).count()
                                                 : chain_of(pass(id), *prices));
         return time == std::numeric_limits<int64_t>::max() ? 0 : time;
       };
@@ -153,7 +141,7 @@ class Prober {
       p.backward = splits_ ? least({passes.input_gradient}) +
                                  least({passes.weight_gradient, passes.last_weight_gradient})
                            : least({passes.backward, passes.last_backward});
-      p.kept = kept_by(parts.graph, pass(passes.forward));
+      p.kept = bytes_of(parts.graph, pass(passes.forward)).left.value;
       int64_t dense = 0, experts = 0;
       const std::vector<ParameterPart> all = held.parts_of(r);
       dense = all.front().share;
@@ -233,10 +221,7 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
   contents.push_back(last);
   contents.push_back(both);
   const std::optional<std::vector<Probe>> probes = prober.probe(std::move(contents));
-  if (!probes) {
-    out.countable = false;
-    return out;
-  }
+  if (!probes) return out;
   const auto kind_at = [&](const LayerKind& k) {
     return static_cast<size_t>(std::ranges::find(kinds, k) - kinds.begin());
   };
@@ -245,7 +230,8 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
 
   const auto sums = [&](int64_t ClassCosts::Ends::*field, std::vector<int64_t>& to) {
     to.assign(1, 0);
-    for (const LayerKind& k : layers) to.push_back(to.back() + more(kind_at(k)).*field);
+    for (const LayerKind& k : layers)
+      to.push_back(saturating_sum(to.back(), more(kind_at(k)).*field));
   };
   using Ends = ClassCosts::Ends;
   sums(&Ends::forward, out.forward);
@@ -452,21 +438,24 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       if (pp > 1) count_in_flight(schedule, pp, vpp, microbatches, r, in_flight);
       for (int64_t chunk = 0; chunk < vpp; ++chunk) {
         const Stage& stage = all[static_cast<size_t>(chunk * pp + r)];
-        busy += stage.forward + stage.backward;
-        memory += stage.held;
-        if (c.keeps_add_up) memory += in_flight[static_cast<size_t>(chunk)] * stage.kept;
+        busy = saturating_sum(busy, saturating_sum(stage.forward, stage.backward));
+        memory = saturating_sum(memory, stage.held);
+        if (c.keeps_add_up)
+          memory = saturating_sum(
+              memory, saturating_product(in_flight[static_cast<size_t>(chunk)], stage.kept));
       }
-      int64_t time = busy * microbatches;
-      if (!c.ends_apart) time += forwards_before;
-      if (!c.ends_apart && !c.splits) time += backwards_before;
+      int64_t time = saturating_product(busy, microbatches);
+      if (!c.ends_apart) time = saturating_sum(time, forwards_before);
+      if (!c.ends_apart && !c.splits) time = saturating_sum(time, backwards_before);
       out.time = std::max(out.time, Time{time});
-      forwards_before += all[static_cast<size_t>(r)].forward;
-      backwards_before += all[static_cast<size_t>(r)].backward;
+      forwards_before = saturating_sum(forwards_before, all[static_cast<size_t>(r)].forward);
+      backwards_before = saturating_sum(backwards_before, all[static_cast<size_t>(r)].backward);
     } else {
       // Wherever its stages are, some rank has at least the mean.
       int64_t sum = 0;
-      for (const Stage& stage : all) sum += stage.forward + stage.backward;
-      out.time = std::max(out.time, Time{sum / pp * microbatches});
+      for (const Stage& stage : all)
+        sum = saturating_sum(sum, saturating_sum(stage.forward, stage.backward));
+      out.time = std::max(out.time, Time{saturating_product(sum / pp, microbatches)});
       break;
     }
     // Shares are rounded up to whole numbers of parameters, a few of which more or less are not

@@ -28,7 +28,6 @@ struct LayoutBound {
 // What the layers of one class take and hold, added up from the first layer on.
 struct ClassCosts {
   bool known = false;  // false: nothing is bounded
-  bool countable = true;
   // By layers: entry n is of the first n.
   std::vector<int64_t> forward, backward, kept, states, dense_optimizer, expert_optimizer;
   // What a stage has beside its layers: with the embedding, with the head, with both.

@@ -21,6 +21,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/steps.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -93,9 +94,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kDecided{
 Bytes most_usable(const Scenario& s) {
   Bytes usable = s.cluster.node.gpu.memory;
   for (const DeviceMemory& line : device_memory(s))
-    if (!line.what.starts_with("communicator of ") ||
-        line.what.starts_with("communicator of the world"))
-      if (line.what != "DeepEP") usable -= line.bytes;
+    if (line.of != DeviceMemory::Of::group) usable -= line.bytes;
   return usable;
 }
 
@@ -105,7 +104,8 @@ class Searcher {
       : space_(document, options), run_(run), settings_(space_.settings()) {}
 
   SearchAnswer search() {
-    SearchSpace::Layouts layouts = space_.layouts();
+    SearchSpace::Layouts layouts = space_.layouts([this] { return stopped(); });
+    answer_.result.all_seen = layouts.all_seen;
     answer_.result.points = layouts.points;
     answer_.result.illegal = std::move(layouts.rules);
     answer_.layouts = std::move(layouts.all);
@@ -131,31 +131,32 @@ class Searcher {
   void take_shard() {
     if (run_.shard.count <= 1) return;
     std::erase_if(answer_.layouts, [&](const Layout& l) {
-      uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-      for (const char c : space_.key_of(l))
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-      return hash % static_cast<uint64_t>(run_.shard.count) !=
+      return hash_text(space_.key_of(l)) % static_cast<uint64_t>(run_.shard.count) !=
              static_cast<uint64_t>(run_.shard.index);
     });
   }
 
   void find_bounds() {
     LayoutBounds bounds(space_, layouts());
-    const auto threads = static_cast<size_t>(std::max(1, run_.jobs));
     {
-      std::vector<BoundCaches> caches(threads);
+      std::vector<BoundCaches> caches(threads());
       constexpr size_t kAtOnce = 256;
       for (size_t from = 0; from < bounds.classes() && !stopped(); from += kAtOnce)
         for_each_item(std::min(kAtOnce, bounds.classes() - from), run_.jobs,
                       [&](size_t i, size_t t) { bounds.prepare(from + i, caches[t]); });
     }
     bounds_.resize(layouts().size());
-    constexpr size_t kPart = 1024;
-    for_each_item((layouts().size() + kPart - 1) / kPart, run_.jobs, [&](size_t part, size_t) {
-      for (size_t i = part * kPart; i < std::min(layouts().size(), (part + 1) * kPart); ++i)
-        bounds_[i] = bounds.of(i);
-    });
+    constexpr size_t kPart = 1024, kParts = 64;
+    for (size_t from = 0; from < layouts().size() && !stopped(); from += kPart * kParts) {
+      const size_t to = std::min(layouts().size(), from + kPart * kParts);
+      for_each_item((to - from + kPart - 1) / kPart, run_.jobs, [&](size_t part, size_t) {
+        const size_t begin = from + part * kPart;
+        for (size_t i = begin; i < std::min(to, begin + kPart); ++i) bounds_[i] = bounds.of(i);
+      });
+    }
   }
+
+  size_t threads() const { return static_cast<size_t>(std::max(1, run_.jobs)); }
 
   bool stopped() {
     if (!stopped_ && run_.stop && run_.stop(settings_.budget)) stopped_ = true;
@@ -207,6 +208,7 @@ class Searcher {
     uint32_t layout = 0;
     Time time{};
     Bytes reserved{}, usable{};
+    Layout family;  // the layout, with chunks and split left out
     friend bool operator<(const Found& a, const Found& b) {
       return std::tie(a.values, a.layout) < std::tie(b.values, b.layout);
     }
@@ -229,13 +231,49 @@ class Searcher {
     found_.insert(std::ranges::upper_bound(found_, f, std::less<>{}), std::move(f));
   }
 
-  // As good as the k-th best, or closer to the best than forecasts tell apart.
+  static Layout family_of(Layout l) {
+    l.vpp = 1;
+    l.split = StageSplit::even;
+    return l;
+  }
+
+  // Which of found_ begin a line of the answer, as far as `most` lines: each stands for those of
+  // its family that take up to kTwins more.  A layout that is found in addition never lets the k-th
+  // line begin later: of one family as few lines as possible cover all, and more layouts need no
+  // fewer.
+  std::vector<size_t> heads(size_t most) const {
+    std::vector<size_t> all;
+    for (size_t i = 0; i < found_.size() && all.size() < most; ++i) {
+      const bool twin =
+          settings_.objectives.size() == 1 && std::ranges::any_of(all, [&](size_t h) {
+            return found_[h].family == found_[i].family && is_twin(found_[i], found_[h]);
+          });
+      if (!twin) all.push_back(i);
+    }
+    return all;
+  }
+  static bool is_twin(const Found& f, const Found& head) {
+    return f.values.front() <= head.values.front() * (1 + kTwins);
+  }
+
+  // As good as the k-th line with its twins, as far as these are no more than so many times as many
+  // layouts, or closer to the best than forecasts tell apart.
+  static constexpr size_t kLayoutsOfALine = 2;
+  // Of a layout that is to be measured: so much longer than the first it may be forecast.
+  static constexpr double kWorthMeasuring = 0.05;
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     const auto k = static_cast<size_t>(settings_.top);
     if (found_.size() < k) return;
-    threshold_ =
-        std::max(found_[k - 1].values.front(), found_.front().values.front() * (1 + kDiscernment));
+    const std::vector<size_t> lines = heads(k);
+    const size_t most = kLayoutsOfALine * k;
+    if (lines.size() < k && found_.size() < most) return;
+    double last = std::numeric_limits<double>::infinity();
+    if (lines.size() == k) last = found_[lines.back()].values.front() * (1 + kTwins);
+    if (found_.size() >= most) last = std::min(last, found_[most - 1].values.front());
+    const double kept = run_.next > 0 ? kWorthMeasuring : kDiscernment;
+    threshold_ = std::max(last, found_.front().values.front() * (1 + kept));
+    if (run_.against) threshold_ = std::max(threshold_, static_cast<double>(run_.against->count()));
     while (!found_.empty() && found_.back().values.front() > threshold_) found_.pop_back();
   }
 
@@ -280,8 +318,14 @@ class Searcher {
     trial.row.time = step.time;
     trial.row.peak = step.peak;
     trial.row.reserved = step.reserved;
+    if (run_.exhaustive && step.outcome != Outcome::impossible) {
+      const auto own = evaluator.bound(*scenario);
+      trial.bound_too_high =
+          own && (own->peak > step.peak ||
+                  (step.outcome != Outcome::too_large && own->time > step.time));
+    }
     const LayoutBound& bound = bounds_[index];
-    trial.bound_too_high = (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
+    trial.bound_too_high = trial.bound_too_high || (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
                            ((step.outcome == Outcome::slower || step.outcome == Outcome::fits) &&
                             bound.time > step.time);
     switch (step.outcome) {
@@ -289,7 +333,9 @@ class Searcher {
       case Outcome::too_large: trial.decided = Decided::out_of_memory; break;
       case Outcome::slower: trial.decided = Decided::slower; break;
       case Outcome::fits:
-        trial.decided = is_kept(layout, *scenario, step) ? Decided::fits : Decided::constraint;
+        trial.decided = broken_by(layout, *scenario, step.time, step.reserved).empty()
+                            ? Decided::fits
+                            : Decided::constraint;
         break;
     }
     trial.row.outcome = trial.decided == Decided::impossible      ? SearchRow::Outcome::impossible
@@ -301,16 +347,15 @@ class Searcher {
     return trial;
   }
 
-  bool is_kept(const Layout& layout, const Scenario& scenario, const Evaluator::Trial& step) const {
-    if (settings_.constraints.empty()) return true;
-    const auto of = [&](SearchObjective o) {
-      return value(o, layout.place, step.time, step.reserved);
-    };
-    return space_.keeps_constraints(
-        layout, {to_seconds(step.time), 1 / of(SearchObjective::tokens_per_gpu_s),
-                 static_cast<double>(step.reserved.value),
-                 static_cast<double>(scenario.cluster.node.gpu.memory.value),
-                 of(SearchObjective::days), of(SearchObjective::price)});
+  std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario, Time time,
+                                     Bytes reserved) const {
+    if (settings_.constraints.empty()) return {};
+    const auto of = [&](SearchObjective o) { return value(o, layout.place, time, reserved); };
+    return space_.broken_constraints(layout,
+                                     {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
+                                      static_cast<double>(reserved.value),
+                                      static_cast<double>(scenario.cluster.node.gpu.memory.value),
+                                      of(SearchObjective::days), of(SearchObjective::price)});
   }
 
   void simulate() {
@@ -327,15 +372,14 @@ class Searcher {
     std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
       return std::tie(least[a], a) < std::tie(least[b], b);
     });
-    const auto threads = static_cast<size_t>(std::max(1, run_.jobs));
-    std::vector<std::unique_ptr<Evaluator>> evaluators(threads);
-    for (auto& e : evaluators) e = std::make_unique<Evaluator>();
+    for (size_t t = 0; t < threads(); ++t) evaluators_.push_back(std::make_unique<Evaluator>());
     const auto total = static_cast<int64_t>(layouts().size());
     const int64_t before = total - static_cast<int64_t>(order.size());
     size_t next = 0;
     // Small rounds while the k-th best is found, larger ones after that.
-    constexpr size_t kFirstRound = 16, kRound = 64;
-    for (size_t size = kFirstRound; next < order.size() && !stopped();
+    constexpr size_t kFirstRound = 16, kRound = 32;
+    for (size_t size = run_.any ? 1 : kFirstRound;
+         next < order.size() && !stopped() && !(run_.any && !found_.empty());
          size = std::min(kRound, size * 2)) {
       std::vector<uint32_t> round;
       for (; next < order.size() && round.size() < size; ++next) {
@@ -346,7 +390,7 @@ class Searcher {
       }
       std::vector<Trial> trials(round.size());
       for_each_item(round.size(), run_.jobs,
-                    [&](size_t i, size_t t) { trials[i] = attempt(round[i], *evaluators[t]); });
+                    [&](size_t i, size_t t) { trials[i] = attempt(round[i], *evaluators_[t]); });
       for (Trial& trial : trials) take(std::move(trial));
       set_threshold();
       if (run_.progress) run_.progress(before + static_cast<int64_t>(next), total);
@@ -358,10 +402,18 @@ class Searcher {
     decided_[index] = trial.decided;
     if (trial.bound_too_high) ++answer_.bounds_too_high;
     if (trial.simulated) answer_.rows.push_back(trial.row);
-    if (trial.decided != Decided::fits) return;
+    if (trial.decided != Decided::fits && trial.decided != Decided::constraint) return;
     const Layout& l = layouts()[index];
-    add_found({values(l.place, trial.row.time, trial.row.reserved), index, trial.row.time,
-               trial.row.reserved, trial.row.usable});
+    Found found{values(l.place, trial.row.time, trial.row.reserved),
+                index,
+                trial.row.time,
+                trial.row.reserved,
+                trial.row.usable,
+                family_of(l)};
+    if (trial.decided == Decided::fits)
+      add_found(std::move(found));
+    else if (!breaking_ || found < *breaking_)
+      breaking_ = std::move(found);
   }
 
   // --------------------------------------------------------------------------------- the answer
@@ -388,7 +440,7 @@ class Searcher {
     const std::vector<int64_t> layers = space_.layers_of_stages(l);
     if (std::ranges::adjacent_find(layers, std::not_equal_to<>{}) != layers.end())
       out.stage_layers = layers;
-    out.set = space_.changes(l);
+    out.set = space_.settings_of(l);
     out.step_time = time;
     out.reserved = reserved;
     out.usable = usable;
@@ -422,21 +474,133 @@ class Searcher {
     for (const Found& f : found_)
       if (f.values.front() <= found_.front().values.front() * (1 + kDiscernment))
         ++r.within_discernment;
-    const size_t shown =
-        front ? found_.size() : std::min(found_.size(), static_cast<size_t>(settings_.top));
-    for (size_t i = 0; i < shown; ++i) {
-      const Found& f = found_[i];
-      r.best.push_back(describe_layout(f.layout, f.time, f.reserved, f.usable));
-      r.best.back().on_front = front;
-      answer_.documents.push_back(space_.document(layouts()[found_[i].layout]));
+    std::vector<size_t> lines = heads(front ? found_.size() : static_cast<size_t>(settings_.top));
+    if (!front && run_.next > 0) std::erase_if(lines, [&](size_t i) { return !is_listed(i); });
+    for (const size_t head : lines) {
+      const Found& f = found_[head];
+      FoundLayout& line = r.best.emplace_back(describe_found(f));
+      line.on_front = front;
+      for (size_t i = head + 1; !front && i < found_.size(); ++i)
+        if (found_[i].family == f.family && is_twin(found_[i], f) &&
+            std::ranges::count(lines, i) == 0)
+          line.twins.push_back(describe_found(found_[i]));
+      answer_.documents.push_back(space_.document(layouts()[f.layout]));
     }
-    if (run_.forecasts)
-      for_each_item(shown, run_.jobs, [&](size_t i, size_t) {
-        auto resolved = space_.scenario(layouts()[found_[i].layout]);
+    if (run_.forecasts) {
+      forecast_lines(lines);
+      if (!lines.empty()) find_steps(found_[lines.front()].layout);
+    }
+    if (run_.against)
+      r.faster =
+          std::ranges::count_if(found_, [&](const Found& f) { return f.time < *run_.against; });
+    choose_next();
+    if (found_.empty() && breaking_)
+      describe_breaking();
+    else if (found_.empty() && !stopped_)
+      find_nearest();
+  }
+
+  FoundLayout describe_found(const Found& f) const {
+    return describe_layout(f.layout, f.time, f.reserved, f.usable);
+  }
+
+  void forecast_lines(const std::vector<size_t>& lines) {
+    for (size_t from = 0; from < lines.size() && (from == 0 || !stopped());) {
+      const size_t count = stopped() ? 1 : std::min(threads(), lines.size() - from);
+      for_each_item(count, run_.jobs, [&](size_t i, size_t) {
+        auto resolved = space_.scenario(layouts()[found_[lines[from + i]].layout]);
         STEPCAST_CHECK(std::holds_alternative<Scenario>(resolved), "it was resolved before");
-        r.best[i].result = forecast(std::get<Scenario>(resolved), {.what_if = false});
+        answer_.result.best[from + i].result =
+            forecast(std::get<Scenario>(resolved), {.what_if = false});
       });
-    if (found_.empty() && !stopped_) find_nearest();
+      from += count;
+    }
+  }
+
+  // Whether it has a line where nothing is to be measured.
+  bool is_listed(size_t i) const {
+    return i < kLayoutsOfALine * static_cast<size_t>(settings_.top) ||
+           found_[i].values.front() <= found_.front().values.front() * (1 + kDiscernment);
+  }
+
+  // How many of the axes differ that decide what is computed and communicated.
+  static int64_t unlike(const Layout& a, const Layout& b) {
+    return (a.place != b.place) + (a.tp != b.tp) + (a.cp != b.cp) + (a.pp != b.pp) +
+           (a.ep != b.ep) + (a.micro != b.micro) + (a.zero != b.zero) +
+           (a.recompute != b.recompute);
+  }
+
+  // The error of a forecast is much the same for layouts that are alike, so that measuring two of
+  // them says little more than one.  The best first, then the next best that differs from all
+  // chosen in two axes; if there are too few, in one.  One that will likely run out of memory is
+  // worth no job.
+  void choose_next() {
+    constexpr double kLikely = 0.5;
+    std::vector<size_t> chosen;
+    for (const int64_t axes : {2, 1}) {
+      for (size_t i = 0; i < found_.size(); ++i) {
+        if (std::ssize(chosen) >= run_.next || (stopped() && !chosen.empty())) return;
+        const Layout& layout = layouts()[found_[i].layout];
+        if (std::ranges::any_of(chosen, [&](size_t c) {
+              return unlike(layouts()[found_[c].layout], layout) < axes;
+            }))
+          continue;
+        const auto resolved = space_.scenario(layout);
+        const std::optional<Result> memory = forecast_memory(std::get<Scenario>(resolved));
+        if (memory && memory->fits_share.value_or(1) < kLikely) continue;
+        chosen.push_back(i);
+        answer_.result.next.push_back(describe_found(found_[i]));
+        answer_.next.push_back(space_.document(layout));
+      }
+    }
+  }
+
+  // What the layouts next to the first take and hold, whatever the bounds say of them.
+  void find_steps(uint32_t first) {
+    const std::vector<LayoutStep> steps = steps_from(space_, layouts(), first);
+    std::vector<std::optional<SearchStep>> found(steps.size());
+    for (size_t from = 0; from < steps.size() && !stopped();) {
+      const size_t count = std::min(4 * threads(), steps.size() - from);
+      for_each_item(count, run_.jobs, [&](size_t i, size_t t) {
+        found[from + i] = take_step(steps[from + i], *evaluators_[t]);
+      });
+      from += count;
+    }
+    for (std::optional<SearchStep>& step : found)
+      if (step) answer_.result.steps.push_back(*std::move(step));
+  }
+
+  // Nothing if the layout is illegal or cannot run.
+  std::optional<SearchStep> take_step(const LayoutStep& step, Evaluator& evaluator) const {
+    const auto resolved = space_.scenario(layouts()[step.layout]);
+    const Scenario* scenario = std::get_if<Scenario>(&resolved);
+    if (scenario == nullptr) return {};
+    const Bytes usable = usable_memory(*scenario);
+    const auto known = std::ranges::find(answer_.rows, step.layout, &SearchRow::layout);
+    if (known != answer_.rows.end() && known->outcome == SearchRow::Outcome::fits)
+      return SearchStep{
+          step.axis, step.from, step.to,
+          step.too,  true,      describe_layout(step.layout, known->time, known->reserved, usable)};
+    const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
+    using Outcome = Evaluator::Trial::Outcome;
+    if (trial.outcome == Outcome::impossible) return {};
+    const bool fits = trial.outcome == Outcome::fits;
+    return SearchStep{step.axis,
+                      step.from,
+                      step.to,
+                      step.too,
+                      fits,
+                      describe_layout(step.layout, fits ? trial.time : Time{},
+                                      std::max(trial.reserved, trial.peak), usable)};
+  }
+
+  // Layouts fit, and none keeps the constraints.
+  void describe_breaking() {
+    const Found& f = *breaking_;
+    const Layout& layout = layouts()[f.layout];
+    answer_.result.breaking = describe_found(f);
+    answer_.result.broken_constraints =
+        broken_by(layout, *space_.places()[layout.place].scenario, f.time, f.reserved);
   }
 
   // The layout that needs least, of those that need least by their bounds.
@@ -469,7 +633,9 @@ class Searcher {
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
   std::vector<Decided> decided_;
-  std::vector<Found> found_;  // best first
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;  // of each thread
+  std::vector<Found> found_;                            // best first
+  std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
   bool stopped_ = false;
 };
@@ -496,8 +662,10 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
                                             {"parallel.split", "auto"},
                                             {"schedule", "auto"},
                                             {"batch.micro", "1"}}));
+  simple.set("contention.interference", scalar_value("off"));
   try {
     SearchRun run;
+    run.any = true;
     run.forecasts = false;
     SearchAnswer answer = search_layouts(simple, {}, run);
     if (!answer.result.best.empty()) return std::move(answer.result.best.front());

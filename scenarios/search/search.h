@@ -28,9 +28,13 @@ struct SearchRun {
   int jobs = 1;  // threads
   SearchShard shard{};
   bool exhaustive = false;  // simulate every layout: for tests of the bounds
+  bool any = false;         // end with the first round that finds a layout
   bool forecasts = true;    // of the best, with account and interval
-  // Asked between rounds, with search.budget; true ends the search with what has been found. Called
-  // by one thread.
+  int64_t next = 0;         // how many layouts to name that are worth measuring
+  // A step time to compare with: all layouts that are faster are found and counted.
+  std::optional<Time> against{};
+  // Asked again and again, with search.budget; true ends the search with what has been found.  Of
+  // the best only the first is then forecast whole.  Called by one thread.
   std::function<bool(std::optional<Time> budget)> stop{};
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};
@@ -40,7 +44,7 @@ struct SearchRun {
 struct SearchRow {
   uint32_t layout = 0;  // index into SearchSpace::layouts()
   enum class Outcome : uint8_t { impossible, too_large, slower, breaks_constraint, fits } outcome{};
-  Time time{};
+  Time time{};  // of those that are slower: at least
   Bytes peak{}, reserved{}, usable{};
 };
 
@@ -49,6 +53,7 @@ struct SearchAnswer {
   std::vector<SearchRow> rows;              // in the order in which they were simulated
   std::vector<Layout> layouts;              // all of them
   std::vector<ScenarioDocument> documents;  // of each of result.best: the scenario with that layout
+  std::vector<ScenarioDocument> next;       // likewise of result.next
   int64_t bounds_too_high = 0;              // bounds above what was simulated: none, or a bug
 };
 

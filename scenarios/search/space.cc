@@ -62,12 +62,22 @@ constexpr std::array<std::pair<std::string_view, LayoutAxis>, 13> kLayoutAxes{
      {"schedule.kind", LayoutAxis::schedule},
      {"parallel.split", LayoutAxis::split}}};
 // What belongs to a layout that the file states, and to no other.
-constexpr std::array<const char*, 19> kOfOneLayout{
+constexpr std::array<std::string_view, 19> kOfOneLayout{
     "parallel.tp",           "parallel.cp",           "parallel.pp",     "parallel.vpp",
     "parallel.ep",           "parallel.etp",          "parallel.zero",   "parallel.dp",
     "parallel.dp_replicate", "parallel.layout",       "parallel.split",  "parallel.cp_inner",
     "schedule.kind",         "schedule.group",        "schedule.params", "schedule.file",
     "schedule.steps",        "schedule.memory_limit", "recompute.layers"};
+
+// What makes ranks differ, in time or in what they are for.
+constexpr std::array<std::string_view, 3> kOfUnlikeRanks{"perturb", "replicas", "contention.links"};
+// Sections of other commands.
+constexpr std::array<std::string_view, 3> kOfOtherCommands{"measured", "compare", "sweep"};
+
+// Which ranks lie next to each other: Megatron's order, and pipelines inside of replicas, which puts
+// stages into a node and gradients on the network.
+constexpr std::string_view kOrder = "parallel.order";
+constexpr std::array<std::string_view, 2> kOrders{"tp-cp-dp-pp", "tp-cp-pp-dp"};
 
 constexpr std::array<std::string_view, 5> kSplitWords{"even", "counted", "products", "last",
                                                       "modules"};
@@ -322,7 +332,7 @@ class SearchSpace::Reader {
                fmt::format("{} is made for the costs of each layout, which is not searched yet",
                            family->name),
                "orders that the sizes decide, such as zb-h1");
-      } else {
+      } else if (std::ranges::count(space_.schedules_, family->name) == 0) {
         space_.schedules_.emplace_back(family->name);
       }
     }
@@ -373,24 +383,28 @@ class SearchSpace::Reader {
                     "axes are dotted paths: parallel.tp, cluster.nodes, precision");
       return;
     }
-    if (std::ranges::any_of(kOfOneLayout, [&](const char* path) { return m.key == path; }) ||
-        m.key == "batch.global") {
-      if (m.key != "batch.global") {
-        problems_.add("E127", '\'' + m.key + "' follows from the layout", m.key_mark,
-                      static_cast<int>(m.key.size()), {},
-                      "the axes of a layout are parallel.tp, cp, pp, vpp, ep, etp, zero and split, "
-                      "batch.micro, recompute and schedule");
-        return;
-      }
+    if (std::ranges::count(kOfOneLayout, m.key) > 0) {
+      problems_.add("E127", '\'' + m.key + "' follows from the layout", m.key_mark,
+                    static_cast<int>(m.key.size()), {},
+                    "the axes of a layout are parallel.tp, cp, pp, vpp, ep, etp, zero and split, "
+                    "batch.micro, recompute and schedule");
+      return;
     }
     FreeAxis axis{m.key, {}};
     for (const Value* value : values_of_axis(m.key, m.value)) {
+      if (is_auto(*value) && m.key == kOrder) {
+        for (const std::string_view order : kOrders)
+          axis.values.push_back(scalar_value(std::string(order)));
+        continue;
+      }
       if (is_auto(*value)) {
         refuse("E125", *value, '\'' + m.key + "' is no axis of a layout, so auto says nothing",
                "list the values: [8, 16]");
         continue;
       }
-      axis.values.push_back(*value);
+      const bool given = std::ranges::any_of(
+          axis.values, [&](const Value& v) { return to_flow(v) == to_flow(*value); });
+      if (!given) axis.values.push_back(*value);
     }
     if (!axis.values.empty()) free_.push_back(std::move(axis));
   }
@@ -492,9 +506,9 @@ class SearchSpace::Reader {
     std::vector<ExpressionName> all;
     for (size_t i = 0; i < count; ++i) {
       ExpressionName name{kAskNames[i], {}};
-      if (i == static_cast<size_t>(Ask::recompute)) name.words = space_.recompute_;
-      if (i == static_cast<size_t>(Ask::schedule)) name.words = space_.schedules_;
-      if (i == static_cast<size_t>(Ask::split)) name.words = space_.split_words_;
+      if (i == static_cast<size_t>(Ask::recompute)) name.words = recompute_words_;
+      if (i == static_cast<size_t>(Ask::schedule)) name.words = schedule_words_;
+      if (i == static_cast<size_t>(Ask::split)) name.words = split_words_;
       all.push_back(name);
     }
     return all;
@@ -522,8 +536,19 @@ class SearchSpace::Reader {
     for (const Value& item : written->items) read_condition(item, asks, to);
   }
 
+  // The words of the space, then those that a scenario may have: a condition on a word that no
+  // layout has is no mistake.
+  static std::vector<std::string> with_general(std::vector<std::string> words,
+                                               const std::vector<std::string>& general) {
+    for (const std::string& w : general)
+      if (std::ranges::count(words, w) == 0) words.push_back(w);
+    return words;
+  }
+
   void read_conditions() {
-    space_.split_words_.assign(kSplitWords.begin(), kSplitWords.end());
+    split_words_.assign(kSplitWords.begin(), kSplitWords.end());
+    recompute_words_ = with_general(space_.recompute_, recompute_choices());
+    schedule_words_ = with_general(space_.schedules_, schedule_choices());
     read_condition_list(v().value("search.where"), kAsksOfLayouts, space_.where_);
     for (const std::string& text : options_.where) {
       Value value = scalar_value(text);
@@ -598,10 +623,16 @@ class SearchSpace::Reader {
 
   void add_place(SearchPlace place) {
     ScenarioDocument document = document_;
-    for (const char* path : kOfOneLayout)
-      if (has_path(document.tree(), path)) document.set(path, {});
-    for (const char* path : {"perturb", "measured", "compare", "sweep", "replicas"})
-      if (document.tree().find(path) != nullptr) document.set(path, {});
+    const auto leave_out = [&](std::string_view path) {
+      if (!has_path(document.tree(), path)) return false;
+      document.set(std::string(path), {});
+      return true;
+    };
+    for (const std::string_view path : kOfOneLayout)
+      if (leave_out(path)) place.unset.emplace_back(path);
+    for (const std::string_view path : kOfUnlikeRanks)
+      if (leave_out(path)) place.unset.emplace_back(path);
+    for (const std::string_view path : kOfOtherCommands) leave_out(path);
     for (const auto& [path, value] : place.set) document.set(path, value);
     resolve_place(document, place);
     document.set("search", {});
@@ -609,12 +640,16 @@ class SearchSpace::Reader {
     if (place.scenario) space_.places_.push_back(std::move(place));
   }
 
+  // `path`: of one or two words.
   static bool has_path(const Value& tree, std::string_view path) {
     const size_t dot = path.find('.');
     const Value* section = tree.find(path.substr(0, dot));
-    if (section == nullptr) return false;
+    if (section == nullptr || dot == std::string_view::npos) return section != nullptr;
+    const std::string_view key = path.substr(dot + 1);
+    if (!section->is_scalar()) return section->find(key) != nullptr;
     // `schedule: 1f1b` stands for schedule.kind.
-    return section->is_scalar() || section->find(path.substr(dot + 1)) != nullptr;
+    const Field* field = find_field(path.substr(0, dot));
+    return field != nullptr && std::ranges::count(field->shorthand, key) > 0;
   }
 
   // The scenario of the place with the simplest layout: every GPU a replica, one sequence each.
@@ -669,10 +704,13 @@ class SearchSpace::Reader {
   std::optional<FieldValues> values_;
   std::vector<FreeAxis> free_;
   std::vector<Diagnostic> base_problems_;
+  std::vector<std::string> recompute_words_, schedule_words_, split_words_;  // of conditions
 };
 
 SearchSpace::SearchSpace(const ScenarioDocument& document, const SearchOptions& options) {
   Reader(*this, document, options).read();
+  for (const auto& setting : options.given)
+    if (!setting.first.starts_with("search")) given_.push_back(setting);
 }
 
 // ---------------------------------------------------------------------------------- the layouts
@@ -714,14 +752,17 @@ std::vector<double> SearchSpace::values_of(const Layout& l) const {
           real(static_cast<int64_t>(l.split))};
 }
 
-bool SearchSpace::keeps_constraints(const Layout& layout, const SearchMeasure& m) const {
-  if (settings_.constraints.empty()) return true;
+std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,
+                                                         const SearchMeasure& m) const {
+  if (settings_.constraints.empty()) return {};
   std::vector<double> values = values_of(layout);
   for (const double x :
        {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days, m.price})
     values.push_back(x);
-  return std::ranges::all_of(settings_.constraints,
-                             [&](const Expression& c) { return c.holds(values); });
+  std::vector<std::string> broken;
+  for (const Expression& c : settings_.constraints)
+    if (!c.holds(values)) broken.push_back(c.text());
+  return broken;
 }
 
 namespace {
@@ -742,7 +783,7 @@ enum class Illegal : uint8_t {
 };
 constexpr std::array<std::pair<const char*, const char*>, 11> kIllegal{
     {{"gpus", "tp * cp * pp does not divide the GPUs"},
-     {"model", "tp does not divide heads, MLP or width, or leaves the NVLink domain"},
+     {"model", "tp does not divide heads, MLP or width"},
      {"sequence", "the sequence does not divide"},
      {"batch", "the batch is no multiple of micro * dp"},
      {"stages", "the layers cannot be spread over the stages"},
@@ -757,7 +798,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kIllegal{
 
 }  // namespace
 
-SearchSpace::Layouts SearchSpace::layouts() const {
+SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) const {
   Layouts out;
   size_t looked_at = 0;
   std::array<double, kIllegal.size()> illegal{};
@@ -842,6 +883,10 @@ SearchSpace::Layouts SearchSpace::layouts() const {
             if (place.global_batch % (micro * dp) != 0) {
               drop(Illegal::batch, below_vpp);
               continue;
+            }
+            if (!out.all_seen || (stop && stop())) {
+              out.all_seen = false;
+              continue;  // what is dropped above takes no time
             }
             const int64_t microbatches = place.global_batch / (micro * dp);
             for (const int64_t vpp : vpps) {
@@ -998,6 +1043,21 @@ std::string SearchSpace::key_of(const Layout& layout) const {
   std::string key;
   for (const auto& [path, value] : changes(layout)) key += path + '=' + value + ';';
   return key;
+}
+
+std::vector<std::pair<std::string, std::string>> SearchSpace::settings_of(
+    const Layout& layout) const {
+  const std::vector<std::pair<std::string, std::string>> made = changes(layout);
+  std::vector<std::pair<std::string, std::string>> all;
+  const auto is_made = [&](const std::string& path) {
+    return std::ranges::count(made, path, &std::pair<std::string, std::string>::first) > 0;
+  };
+  for (const auto& setting : given_)
+    if (!is_made(setting.first)) all.push_back(setting);
+  for (const std::string& path : places_[layout.place].unset)
+    if (!is_made(path)) all.emplace_back(path, "null");
+  all.insert(all.end(), made.begin(), made.end());
+  return all;
 }
 
 ScenarioDocument SearchSpace::document(const Layout& layout) const {

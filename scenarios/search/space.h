@@ -44,6 +44,7 @@ struct Layout {
 // One combination of all that is no part of the layout.
 struct SearchPlace {
   std::vector<std::pair<std::string, Value>> set;    // beside the layout
+  std::vector<std::string> unset;                    // what the file states of a layout of its own
   std::shared_ptr<const ScenarioDocument> document;  // with that set, and no layout
   std::shared_ptr<const Scenario> scenario;          // of it, on as many GPUs, of another layout
   int64_t gpus = 0, nodes = 0, global_batch = 0;
@@ -52,6 +53,8 @@ struct SearchPlace {
 struct SearchOptions {
   std::vector<std::string> where;                 // beside those of the section
   std::optional<int64_t> fewest_gpus, most_gpus;  // in steps of two, whole nodes
+  // What the command line has set in the document: it is no part of the file.
+  std::vector<std::pair<std::string, std::string>> given;
 };
 
 // The rest of the section.
@@ -88,13 +91,17 @@ class SearchSpace {
   struct Layouts {
     std::vector<Layout> all;
     std::vector<SearchRule> rules;
-    double points = 0;  // the product of all axes
+    double points = 0;     // the product of all axes
+    bool all_seen = true;  // false: `stop` said so before the end
   };
-  // Throws InputError E123 for too many.
-  Layouts layouts() const;
+  // `stop` is asked now and then; empty: never.  Throws InputError E123 for too many.
+  Layouts layouts(const std::function<bool()>& stop = {}) const;
 
-  // What to set in the file for this layout, in words of a scenario.
+  // What makes this layout of one that states none, in words of a scenario.
   std::vector<std::pair<std::string, std::string>> changes(const Layout& layout) const;
+  // The same for the file as it is, which may state another layout, ranks that differ or shared
+  // links: "null" takes a key back.  Begins with what the command line has set.
+  std::vector<std::pair<std::string, std::string>> settings_of(const Layout& layout) const;
   // A text that no other layout of the space has.
   std::string key_of(const Layout& layout) const;
 
@@ -110,8 +117,9 @@ class SearchSpace {
   int64_t dp_of(const Layout& layout) const;
   int64_t microbatches_of(const Layout& layout) const;
 
-  // Whether a layout with these figures keeps the constraints.
-  bool keeps_constraints(const Layout& layout, const SearchMeasure& measure) const;
+  // The constraints that a layout with these figures breaks, as they are written.
+  std::vector<std::string> broken_constraints(const Layout& layout,
+                                              const SearchMeasure& measure) const;
 
  private:
   struct Axis {
@@ -130,8 +138,8 @@ class SearchSpace {
   Axis tp_, cp_, pp_, vpp_, ep_, etp_, micro_, zero_;
   std::vector<StageSplit> splits_;
   std::vector<std::string> recompute_, schedules_;
-  std::vector<std::string> split_words_;
   std::vector<Expression> where_;
+  std::vector<std::pair<std::string, std::string>> given_;
   std::vector<SearchPlace> places_;
 };
 

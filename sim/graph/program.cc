@@ -194,6 +194,13 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
 
 }  // namespace
 
+Time compute_time(const Pass& pass, const Prices& prices) {
+  Time sum{};
+  for (const Op& op : pass.ops)
+    if (op.stream == Stream::compute) sum += prices.by_work[static_cast<size_t>(op.work)].time;
+  return sum;
+}
+
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation,
                 bool merged) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");

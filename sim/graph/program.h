@@ -101,6 +101,9 @@ struct Program {
 // Slots that a pass may need (wait_slots): Instruction::slot has 16 bits.
 constexpr size_t kMostSlots = 65'535;
 
+// What the ops of a pass take on the compute stream, one after the other.
+Time compute_time(const Pass& pass, const Prices& prices);
+
 // REQUIRES: what check_graph(graph) checks; no pass needs more than kMostSlots; a price for each
 // work, and a time for each launch or for none.  O(ops of the passes).
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},

@@ -31,7 +31,9 @@
 namespace stepcast {
 
 void throw_step_too_long() {
-  refuse("the step is longer than 19 minutes (2^50 ps), more than lanes can count");
+  Diagnostic d;
+  d.message = "the step is longer than 19 minutes (2^50 ps), more than lanes can count";
+  throw TooLongForLanes(std::move(d));
 }
 
 namespace {

@@ -27,6 +27,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/diagnostic.h"
 #include "sim/engine/run.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
@@ -102,6 +103,11 @@ struct LaneOptions {
   // run_contended() on shared links throws TooManyRankOps rather than run more than so many ops of
   // lanes that are left after merging.
   int64_t most_rank_ops = INT64_MAX;
+};
+
+// The step is longer than lanes can count: 2^50 ps, 19 minutes.
+struct TooLongForLanes : InputError {
+  using InputError::InputError;
 };
 
 struct TooManyRankOps : std::exception {

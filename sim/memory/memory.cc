@@ -215,6 +215,16 @@ class LiveSets {
 
 }  // namespace
 
+PassBytes bytes_of(const OpGraph& graph, const Pass& pass) {
+  PassBytes out;
+  for (const MemoryEvent& e : pass.memory) {
+    const Bytes bytes = graph.tensor(pass, e).bytes;
+    out.left += e.allocate ? bytes : -bytes;
+    out.rise = std::max(out.rise, out.left);
+  }
+  return out;
+}
+
 std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
   std::vector<PassProfile> profiles;
   for (const Pass& pass : graph.passes) profiles.push_back(profile_of(graph, pass));

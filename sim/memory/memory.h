@@ -41,6 +41,12 @@ struct RoleMemory {
 // O(items + memory events of the passes).
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 
+// Of one pass: what it leaves allocated, and how far it rises above its begin on the way.
+struct PassBytes {
+  Bytes left{}, rise{};
+};
+PassBytes bytes_of(const OpGraph& graph, const Pass& pass);
+
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
 // device with that much room; at least its peak of allocated bytes.  More than there is room for:
 // the role runs out of memory.  Where the role's list repeats itself (repetition.h) and the

@@ -59,7 +59,9 @@ TEST(SearchText, CountsAddUpBeforeTheTable) {
 TEST(SearchText, SaysWhatIsAsGoodAndWhatIsLighter) {
   const std::string text = search_text(sample(), {.width = 200});
   EXPECT_THAT(text, HasSubstr("2 layouts lie within 2 % of the first"));
-  EXPECT_THAT(text, HasSubstr("Lighter and simpler: #2, TP 4 DP 4 MBS 1, 30.0 GiB less"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("Lighter and simpler: #2, TP 4 DP 4 MBS 1, 30.0 GiB less and fewer features for"));
 }
 
 TEST(SearchText, ShowsHowToRunTheFirst) {
@@ -77,6 +79,43 @@ TEST(SearchText, WithoutALayoutThatFitsSaysWhatIsNearest) {
   EXPECT_THAT(text, HasSubstr("search.memory_margin: at most 5%"));
   r.nearest->reserved = Bytes{int64_t{100} << 30};
   EXPECT_THAT(search_text(r), HasSubstr("`stepcast size`"));
+}
+
+TEST(SearchText, WhereAllBreakAConstraintNothingIsSaidOfMemory) {
+  SearchResult r = sample();
+  r.breaking = r.best.front();
+  r.broken_constraints = {"step_time <= 5s"};
+  r.best.clear();
+  const std::string text = search_text(r, {.width = 200});
+  EXPECT_THAT(text, HasSubstr("layouts fit, but none keeps the constraints"));
+  EXPECT_THAT(text, HasSubstr("10.000 s a step, 70.0 GiB of 80.0 usable. It breaks "
+                              "'step_time <= 5s'."));
+  EXPECT_THAT(text, Not(HasSubstr("no layout fits")));
+  EXPECT_THAT(text, Not(HasSubstr("stepcast size")));
+  EXPECT_THAT(search_json(r, "0.1"), HasSubstr("\"step_time \\u003c= 5s\""));
+}
+
+TEST(SearchText, NamesAllObjectives) {
+  SearchResult r = sample();
+  r.objectives = {SearchObjective::step_time, SearchObjective::peak_memory};
+  EXPECT_THAT(search_text(r), HasSubstr("for the least step_time and peak_memory\n"));
+  r.objectives = {SearchObjective::tokens_per_gpu_s, SearchObjective::peak_memory};
+  EXPECT_THAT(search_text(r),
+              HasSubstr("for the most tokens_per_gpu_s and the least peak_memory\n"));
+}
+
+TEST(SearchText, WhatTheShellWouldTakeApartStandsInQuotes) {
+  SearchResult r = sample();
+  r.run_words = {"--root", "..", "my run's.yaml"};
+  r.best.front().set = {{"moe", "{ep: 4}"}, {"parallel.vpp", "null"}, {"name", "a;b"}};
+  EXPECT_THAT(search_text(r), HasSubstr("stepcast run --root .. 'my run'\\''s.yaml' -s "
+                                        "'moe={ep: 4}' -s parallel.vpp=null -s 'name=a;b'\n"));
+}
+
+TEST(SearchText, WhatWasNotForecastWholeHasNoShares) {
+  const std::string text = search_text(sample());
+  EXPECT_THAT(text, Not(HasSubstr("bubble %")));
+  EXPECT_THAT(text, HasSubstr("#1 is TP 2 PP 4 DP 2 MBS 1."));
 }
 
 TEST(SearchText, StoppedEarlyItDoesNotSayThatNothingFits) {

@@ -99,8 +99,8 @@ struct Arguments {
   bool no_search = false;
   // search
   std::vector<std::string> where, objectives, with_schedules;
-  std::string gpus, prune;
-  std::optional<int64_t> top, jobs;
+  std::string gpus;
+  std::optional<int64_t> top, jobs, next;
   std::optional<Time> budget;
   bool csv = false;
   // help

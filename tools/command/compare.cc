@@ -263,6 +263,10 @@ void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> resu
   for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
 }
 
+bool shares_links(const Result& result) {
+  return result.disturbance && result.disturbance->shared_links;
+}
+
 // Faster links and a longer step are no mistake of the reader's.
 void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scenarios,
                     std::span<Result> results) {
@@ -271,7 +275,8 @@ void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scena
       if (results[i].step_time <= results[j].step_time) continue;
       if (!has_faster_links(scenarios[i], scenarios[j])) continue;
       results[i].scenario.warnings.push_back(
-          anomaly_note(scenarios[i], cases[i].name, scenarios[j], cases[j].name));
+          anomaly_note(scenarios[i], cases[i].name, scenarios[j], cases[j].name,
+                       shares_links(results[i]) || shares_links(results[j])));
       break;
     }
   }

@@ -140,8 +140,10 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.json) {
     write_stdout(run_json(result, version()));
   } else {
-    const std::string advice =
-        args.quiet ? "" : search_advice(args.file, args, result.fits, result.scenario.gpus);
+    const std::string advice = args.quiet
+                                   ? ""
+                                   : search_advice(args.file, args, result.fits,
+                                                   result.scenario.gpus, scenario.plan.trains());
     write_stdout(text_report(result, terminal.out) +
                  (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
   }

@@ -10,19 +10,20 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "report/text/search.h"
 #include "scenarios/document/number.h"
-#include "scenarios/frameworks/export_megatron.h"
 #include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/page.h"
 #include "tools/command/search_advice.h"
+#include "tools/command/search_folder.h"
 
 namespace stepcast::cli {
 namespace {
@@ -67,44 +68,33 @@ std::vector<std::pair<std::string, std::string>> sets_of(const Arguments& args) 
   };
   if (!args.objectives.empty()) set.emplace_back("search.objective", list(args.objectives));
   if (!args.with_schedules.empty()) set.emplace_back("search.schedules", list(args.with_schedules));
-  if (!args.prune.empty()) set.emplace_back("search.prune", args.prune);
   if (args.top) set.emplace_back("search.top", fmt::to_string(*args.top));
   return set;
 }
 
-// A scenario as a file: a line for each of its sections.
-std::string scenario_text(const ScenarioDocument& document, const FoundLayout& l,
-                          const std::string& file, int64_t rank) {
-  std::string text =
-      fmt::format("# The layout that `stepcast search {}` ranked {}: {:.6g} s a step.\n",
-                  escape_text(file), rank, to_seconds(l.step_time));
-  for (const Member& m : document.tree().members)
-    text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';
-  return text;
-}
-
-// The best layouts as scenarios, the table, the funnel, and how Megatron-LM runs them.
-void write_folder(const std::string& folder, const SearchAnswer& answer, const Arguments& args) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw file_error("E502", "cannot make '" + folder + "': " + error.message(), folder);
-  const auto write = [&](const std::string& name, const std::string& text) {
-    OutputFile file(folder + '/' + name, args.force);
-    file.write(text);
-    file.commit();
-  };
-  write("funnel.json", funnel_json(answer.result));
-  write("results.csv", search_csv(answer.result));
-  for (size_t i = 0; i < answer.documents.size(); ++i) {
-    const auto rank = static_cast<int64_t>(i) + 1;
-    const std::string name = fmt::format("top{:02}", rank);
-    write(name + ".yaml",
-          scenario_text(answer.documents[i], answer.result.best[i], args.file, rank));
-    auto resolved = answer.documents[i].try_resolve();
-    if (const Scenario* scenario = std::get_if<Scenario>(&resolved))
-      write(name + ".megatron-args", export_megatron(*scenario).text);
+// Ctrl-C ends the search, not the process; where it is ignored, it stays so.
+class InterruptNoted {
+ public:
+  InterruptNoted() : before_(std::signal(SIGINT, note_interrupt)) {
+    if (before_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   }
+  InterruptNoted(const InterruptNoted&) = delete;
+  InterruptNoted& operator=(const InterruptNoted&) = delete;
+  ~InterruptNoted() { std::signal(SIGINT, before_ == SIG_IGN ? SIG_IGN : SIG_DFL); }
+
+ private:
+  void (*before_)(int);
+};
+
+// Each has caches of its own; more than this serve no machine.
+constexpr int64_t kMostJobs = 256;
+
+// What `stepcast run` is told to read the same file.
+std::vector<std::string> run_words(const Arguments& args) {
+  std::vector<std::string> words;
+  if (!args.root.empty()) words = {"--root", args.root};
+  words.push_back(args.file);
+  return words;
 }
 
 int search_command(const Arguments& args, const Terminal& terminal) {
@@ -119,11 +109,16 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   document.set(set);
   SearchOptions options;
   options.where = args.where;
+  options.given = parse_sets(args.set);
   read_gpus(args.gpus, options);
+  // Before the search: what cannot be written is said at once.
+  std::optional<SearchFolder> folder;
+  if (!args.output.empty()) folder.emplace(args.output, args.force);
   SearchRun run;
-  run.jobs = static_cast<int>(
-      args.jobs.value_or(std::max<int64_t>(1, std::thread::hardware_concurrency())));
-  const SearchAnswer answer = [&] {
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  run.next = args.next.value_or(0);
+  run.jobs = static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
+  SearchAnswer answer = [&] {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
     run.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
     run.stop = [&](std::optional<Time> budget) {
@@ -132,11 +127,10 @@ int search_command(const Arguments& args, const Terminal& terminal) {
       return budget &&
              std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
     };
-    std::signal(SIGINT, note_interrupt);
-    SearchAnswer found = search_layouts(document, options, run);
-    std::signal(SIGINT, SIG_DFL);
-    return found;
+    const InterruptNoted noted;
+    return search_layouts(document, options, run);
   }();
+  answer.result.run_words = run_words(args);
   TextStyle style = terminal.out;
   style.width = std::max(style.width, terminal.columns);
   if (args.json)
@@ -145,7 +139,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(search_csv(answer.result));
   else
     write_stdout(search_text(answer.result, style));
-  if (!args.output.empty()) write_folder(args.output, answer, args);
+  if (folder) folder->write(answer);
   if (!args.html.empty()) write_search_page(answer.result, args);
   if (interrupted) return 130;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
@@ -153,7 +147,9 @@ int search_command(const Arguments& args, const Terminal& terminal) {
 
 }  // namespace
 
-std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus) {
+std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus,
+                          bool trains) {
+  if (!trains) return {};
   const std::string command = "`stepcast search " + escape_text(shown_name(file)) + '`';
   const ScenarioDocument document = read_scenario(file, args);
   if (fits && gpus > 1 && document.tree().find("parallel") == nullptr)
@@ -187,6 +183,8 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--gpus", args.gpus, "how many: 256, or 64..1024, doubled each time")
       ->option_text("N");
   add_count(sub, "--top", args.top, 1, "how many layouts to show; default 10");
+  add_count(sub, "--next", args.next, 1,
+            "also name so many layouts that are worth measuring: fast, unlike each other");
   add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
   add_quantity(
       sub, "--budget", args.budget,
@@ -196,8 +194,9 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
       "stop after so long with what has been found: 60s", "TIME");
   sub->add_flag("--csv", args.csv, "the table as CSV");
   sub->add_option("-o,--out", args.output,
-                  "also write into this folder: the best layouts as scenarios and as arguments of\n"
-                  "Megatron-LM, results.csv, funnel.json")
+                  "also write into this folder: the best layouts as scenarios, as arguments of\n"
+                  "Megatron-LM, torchtitan's TOML and NeMo's overrides where these have them;\n"
+                  "results.csv, funnel.json")
       ->option_text("DIR");
   add_choice(sub, "--progress", {"auto", "plain", "none"}, args.progress,
              "on standard error: auto (the default: a bar on a terminal, else a line every 30\n"

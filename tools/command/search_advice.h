@@ -8,7 +8,8 @@
 namespace stepcast::cli {
 
 // What `stepcast search` would do for a scenario that does not fit, and a layout that does; or for
-// one of several GPUs that states no layout.  Empty for others.
-std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus);
+// one of several GPUs that states no layout.  Empty for others, and for what does not train.
+std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus,
+                          bool trains);
 
 }  // namespace stepcast::cli

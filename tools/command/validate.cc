@@ -23,6 +23,7 @@ struct Verdict {
   int status = 0;
   std::string name;
   int64_t gpus = 0;
+  bool trains = true;
   std::optional<Result> memory;
   std::vector<std::string> warnings;
   std::vector<Diagnostic> errors;
@@ -35,6 +36,7 @@ Verdict check(const std::string& file, const Arguments& args) {
     Scenario scenario = load(file, args);
     v.name = scenario.name;
     v.gpus = scenario.plan.grid.world();
+    v.trains = scenario.plan.trains();
     v.memory = forecast_memory(scenario);
     v.warnings = std::move(scenario.warnings);
   } catch (const InputError& e) {
@@ -92,7 +94,7 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
                    escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs" +
                    memory_text(v, terminal.out) + ")\n");
     if (v.memory && !args.quiet) {
-      const std::string advice = search_advice(v.file, args, v.memory->fits, v.gpus);
+      const std::string advice = search_advice(v.file, args, v.memory->fits, v.gpus, v.trains);
       if (!advice.empty()) write_stdout(wrap(advice, "  ", terminal.out.width));
     }
     for (const std::string& w : v.warnings)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast_accuracy runs|estimate|own-runs|collectives|held-out: what was measured beside what is
-// forecast. Each command prints its figures, or writes them between its marks in a page (--report);
+// stepcast_accuracy runs|estimate|own-runs|recipes|collectives|held-out: what was measured beside
+// what is forecast. Each command prints its figures, or writes them between its marks in a page
+// (--report);
 // `--help` has the options. tools/accuracy is the first of them for everybody.
 //
 // Exit status 1 if something is worse than was reached before, or a shipped table stale; 2 for
@@ -27,6 +28,7 @@
 #include "tools/runs/observed_memory.h"
 #include "tools/runs/own_run_study.h"
 #include "tools/runs/plots.h"
+#include "tools/runs/recipes.h"
 #include "tools/runs/run_report.h"
 #include "tools/runs/summary.h"
 #include "tools/runs/text_file.h"
@@ -246,6 +248,35 @@ int run_own_runs(const OwnRunArguments& a) {
   return read.problems.empty() ? 0 : kUsage;
 }
 
+// ---- recipes
+
+struct RecipeArguments {
+  std::vector<std::string> paths;
+  std::string rules, report;
+  double seconds = 60;
+  int threads = 2;
+};
+
+void add_options(CLI::App& command, RecipeArguments& a) {
+  command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
+  command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
+      ->required();
+  command.add_option("--report", a.report,
+                     "put the tables between the marks \"recipes\" of a page");
+  command.add_option("--seconds", a.seconds, "for the search of one recipe")->capture_default_str();
+  command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+int run_recipes(const RecipeArguments& a) {
+  const RunRecords read = read_run_records(a.paths);
+  for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
+  const std::string text =
+      recipes_markdown(find_recipes(read.records, read_run_rules(a.rules), a.threads, a.seconds));
+  if (a.report.empty()) fmt::print("{}", text);
+  if (!a.report.empty()) put_between_marks(a.report, "recipes", text);
+  return read.problems.empty() ? 0 : kUsage;
+}
+
 // ---- collectives and rows held out
 
 void print_or_put(const std::string& text, const std::string& page, const char* marks) {
@@ -289,6 +320,10 @@ int run_command(int argc, char** argv) {
   CLI::App& own =
       *app.add_subcommand("own-runs", "what one or three runs of a source say of its others");
   add_options(own, of_own);
+  RecipeArguments of_recipes;
+  CLI::App& recipes =
+      *app.add_subcommand("recipes", "layouts that people chose, among all that a search knows");
+  add_options(recipes, of_recipes);
   FolderArguments of_collectives;
   CLI::App& collectives = *app.add_subcommand(
       "collectives", "the collective model, each log by factors fitted to the others");
@@ -310,6 +345,7 @@ int run_command(int argc, char** argv) {
   if (runs.parsed()) return run(of_runs);
   if (parameters.parsed()) return run_estimate(of_parameters);
   if (own.parsed()) return run_own_runs(of_own);
+  if (recipes.parsed()) return run_recipes(of_recipes);
   return collectives.parsed() ? run_collectives(of_collectives) : run_held_out(of_rows);
 }
 

@@ -102,19 +102,6 @@ struct Candidate {
   bool ran_out = false, fits = true;
 };
 
-// What runs have in common that differ in layout alone: their scenario without it.
-std::string without_layout(const std::string& scenario) {
-  constexpr std::array<std::string_view, 8> kApart{
-      "name", "description", "tags", "measured", "parallel", "schedule", "recompute", "compare"};
-  Problems problems;
-  Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));
-  std::erase_if(tree.members,
-                [&](const Member& m) { return std::ranges::count(kApart, m.key) > 0; });
-  if (Value* batch = tree.find("batch"); batch != nullptr)
-    std::erase_if(batch->members, [](const Member& m) { return m.key == "micro"; });
-  return to_flow(tree);
-}
-
 Regret regret_of(const Pool& pool) {
   std::map<std::string, std::vector<Candidate>> groups;
   for (const RunRow* row : pool) {
@@ -174,6 +161,18 @@ Rankings rank_groups(const Pool& pool) {
 }
 
 }  // namespace
+
+std::string without_layout(const std::string& scenario) {
+  constexpr std::array<std::string_view, 8> kApart{
+      "name", "description", "tags", "measured", "parallel", "schedule", "recompute", "compare"};
+  Problems problems;
+  Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));
+  std::erase_if(tree.members,
+                [&](const Member& m) { return std::ranges::count(kApart, m.key) > 0; });
+  if (Value* batch = tree.find("batch"); batch != nullptr)
+    std::erase_if(batch->members, [](const Member& m) { return m.key == "micro"; });
+  return to_flow(tree);
+}
 
 std::string percent(double share) {
   return fmt::format("{:.1f}", 100 * share);

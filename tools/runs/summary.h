@@ -124,4 +124,7 @@ std::string reached_csv(const std::vector<RunRow>& rows);
 // no such table.
 std::string worse_than_reached(const std::string& before, const std::string& now);
 
+// What runs have in common that differ in layout alone: their scenario without it.
+std::string without_layout(const std::string& scenario);
+
 }  // namespace stepcast::accuracy

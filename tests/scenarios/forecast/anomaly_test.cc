@@ -32,18 +32,25 @@ TEST(Anomaly, FasterLinksAreTheOnlyDifference) {
 }
 
 TEST(Anomaly, IsOneOnlyWhereAnOrderOrSharesMayChange) {
-  const auto note = [](const Sets& sets) {
+  const auto note = [](const Sets& sets, bool shares_links = false) {
     Sets faster = sets;
     faster.push_back({"cluster.node.nics.bw", "800Gb/s"});
-    return anomaly_note(load_with(faster), "fast", load_with(sets), "base");
+    return anomaly_note(load_with(faster), "fast", load_with(sets), "base", shares_links);
   };
   EXPECT_THAT(note({}), StartsWith("'fast' has faster links than 'base' and a longer step; "));
   EXPECT_THAT(note({}), HasSubstr("no order changed and no link is shared"));
   EXPECT_THAT(note({}), Not(HasSubstr("anomaly")));
   EXPECT_THAT(note({{"schedule", "auto"}}), HasSubstr("another one: a scheduling anomaly"));
-  EXPECT_THAT(note({{"contention.links", "on"}}),
+  EXPECT_THAT(note({{"contention.links", "on"}}, true),
               HasSubstr("where links are shared, what ends sooner may get in the way"));
-  EXPECT_THAT(note({{"contention.links", "on"}}), HasSubstr("a scheduling anomaly"));
+  EXPECT_THAT(note({{"contention.links", "on"}}, true), HasSubstr("a scheduling anomaly"));
+}
+
+TEST(Anomaly, WhereAutoLeftSharedLinksOutTheyAreNoReason) {
+  const Scenario slow = load_with({{"contention.links", "auto"}});
+  const Scenario fast =
+      load_with({{"contention.links", "auto"}, {"cluster.node.nics.bw", "800Gb/s"}});
+  EXPECT_THAT(anomaly_note(fast, "fast", slow, "base", false), HasSubstr("no link is shared"));
 }
 
 }  // namespace

@@ -427,6 +427,24 @@ bool speaks_of_interference(const Result& r) {
   });
 }
 
+TEST(PerturbedStep, StepsOfHoursLeaveSharedLinksOutAndSaySo) {
+  // A step of 20 minutes and more is longer than lanes can count.
+  const auto of = [](const char* links, const char* global) {
+    LoadOptions options;
+    options.set = {{"contention.links", links},
+                   {"contention.interference", "off"},
+                   {"batch.global", global},
+                   {"cluster.node.nics.bw", "200kB/s"}};
+    return load_scenario_text(kBase, "run.yaml", options);
+  };
+  const Result off = forecast(of("off", "16"), {.what_if = false});
+  ASSERT_GT(to_seconds(off.step_time), 1200);
+  const Result automatic = forecast(of("auto", "16"), {.what_if = false});
+  EXPECT_EQ(automatic.step_time, off.step_time);
+  EXPECT_THAT(automatic.scenario.warnings, Contains(HasSubstr("longer than 19 minutes")));
+  EXPECT_THROW(forecast(of("on", "16"), {.what_if = false}), InputError);
+}
+
 TEST(PerturbedStep, InterferenceNeedsAMeasurement) {
   const Result on = forecast_with("contention: {interference: on}\noverlap: {dp_grad: true}\n");
   EXPECT_GE(on.step_time, on.disturbance->undisturbed);

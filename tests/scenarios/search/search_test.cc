@@ -191,6 +191,187 @@ TEST(Search, TheBestIsAScenarioThatRunReproduces) {
   }
 }
 
+TEST(Search, TheBestOfAFileWithALayoutOfItsOwnRunsAsFound) {
+  const std::string text =
+      "model: {preset: gpt3-1.3b, num_hidden_layers: 8}\ncluster: dgx-a100-80g x 1\n"
+      "batch: {global: 32, micro: 2, seq: 2048}\n"
+      "parallel: {tp: 2, pp: 2, vpp: 2, dp: 2, zero: 1, sp: true}\n"
+      "schedule: {kind: interleaved-1f1b, group: 4}\n"
+      "recompute: {granularity: full, layers: 1}\n"
+      "contention: {links: on}\nreplicas: 2\n"
+      "perturb: [{ranks: 0, speed: 0.5}]\n";
+  LoadOptions given;
+  given.set = {{"batch.seq", "1024"},
+               {"parallel.tp", "4"},
+               {"search.top", "4"},
+               {"search.space",
+                "{parallel.tp: auto, parallel.pp: auto, parallel.cp: 1, "
+                "batch.micro: auto, recompute: auto, schedule: auto, "
+                "parallel.vpp: auto}"}};
+  ScenarioDocument d = document(text);
+  d.set(given);
+  SearchOptions options;
+  options.given = given.set;
+  const SearchAnswer answer = search_layouts(d, options, quick());
+  ASSERT_EQ(answer.result.best.size(), 4u);
+  bool takes_back = false;
+  for (const FoundLayout& l : answer.result.best) {
+    LoadOptions set;
+    set.set = l.set;
+    const Result result = forecast(load_scenario_text(text, "run.yaml", set), {.what_if = false});
+    EXPECT_EQ(result.step_time, l.step_time);
+    EXPECT_EQ(result.memory_reserved, l.reserved);
+    EXPECT_FALSE(result.replicas.has_value());
+    std::set<std::string> paths;
+    for (const auto& [path, value] : l.set) {
+      EXPECT_TRUE(paths.insert(path).second) << path;
+      takes_back = takes_back || value == "null";
+    }
+    EXPECT_TRUE(paths.contains("batch.seq"));
+    EXPECT_FALSE(paths.contains("search.top"));
+  }
+  EXPECT_TRUE(takes_back);
+}
+
+TEST(Search, WhatIsListedTwiceIsLookedAtOnce) {
+  LoadOptions twice;
+  twice.set = {{"search.schedules", "[1f1b, gpipe, 1f1b]"},
+               {"search.space",
+                "{cluster.nodes: [1, 2, 1], parallel.tp: [2, 2, 1], batch.micro: 1, "
+                "recompute: [none, none], parallel.split: [even, even]}"}};
+  ScenarioDocument d = document(spaces().front().text);
+  d.set(twice);
+  const SearchSpace space(d);
+  EXPECT_EQ(space.places().size(), 2u);
+  EXPECT_EQ(space.schedules(), (std::vector<std::string>{"1f1b", "gpipe"}));
+  EXPECT_EQ(space.recompute_words(), std::vector<std::string>{"none"});
+}
+
+TEST(Search, ConditionsKnowWordsThatNoLayoutOfTheSpaceHas) {
+  LoadOptions narrow;
+  narrow.set = {{"search.space", "{recompute: [none, full], parallel.cp: 1, batch.micro: 1}"}};
+  ScenarioDocument d = document(spaces().front().text);
+  d.set(narrow);
+  SearchOptions options;
+  options.where = {"recompute != selective and schedule != gpipe and split != last"};
+  EXPECT_EQ(SearchSpace(d, options).layouts().all.size(), SearchSpace(d).layouts().all.size());
+  options.where = {"recompute == selective"};
+  EXPECT_TRUE(SearchSpace(d, options).layouts().all.empty());
+  options.where = {"recompute == some"};
+  EXPECT_EQ(testing::failure_of([&] { SearchSpace(d, options).layouts(); }).codes, "E125");
+}
+
+TEST(Search, BoundsOfStepsThatNeverEndAreNotNegative) {
+  LoadOptions slow;
+  slow.set = {{"batch.global", "1000000"},
+              {"cluster.node.intra.bw", "1MB/s"},
+              {"cluster.node.nics.bw", "1MB/s"},
+              {"search.space", "{parallel.cp: 1, batch.micro: 1, recompute: none}"}};
+  ScenarioDocument d = document(scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 32, 1024, ""));
+  d.set(slow);
+  const SearchSpace space(d);
+  const SearchSpace::Layouts layouts = space.layouts();
+  ASSERT_FALSE(layouts.all.empty());
+  LayoutBounds bounds(space, layouts.all);
+  BoundCaches caches;
+  for (size_t i = 0; i < bounds.classes(); ++i) bounds.prepare(i, caches);
+  bool long_step = false;
+  for (size_t i = 0; i < layouts.all.size(); ++i) {
+    EXPECT_GE(bounds.of(i).time, Time{});
+    EXPECT_GE(bounds.of(i).memory, Bytes{});
+    long_step = long_step || bounds.of(i).time == Time::max();
+  }
+  EXPECT_TRUE(long_step);
+}
+
+TEST(Search, NearTwinsShareALine) {
+  const std::string text =
+      scenario("gpt3-1.3b", 24, "dgx-a100-80g x 1", 256, 1024,
+               "top: 4, space: {parallel.tp: 1, parallel.pp: [2, 4], parallel.vpp: auto, "
+               "parallel.cp: 1, batch.micro: 1, recompute: none}");
+  const SearchAnswer answer = search_layouts(document(text), {}, quick());
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(document(text), {}, quick(true))));
+  ASSERT_FALSE(answer.result.best.empty());
+  EXPECT_LE(answer.result.best.size(), 4u);
+  size_t twins = 0;
+  for (const FoundLayout& l : answer.result.best) {
+    for (const FoundLayout& twin : l.twins) {
+      ++twins;
+      EXPECT_EQ(std::tuple(twin.tp, twin.cp, twin.pp, twin.ep, twin.etp, twin.micro, twin.zero),
+                std::tuple(l.tp, l.cp, l.pp, l.ep, l.etp, l.micro, l.zero));
+      EXPECT_EQ(std::tie(twin.recompute, twin.schedule), std::tie(l.recompute, l.schedule));
+      EXPECT_GE(twin.step_time, l.step_time);
+      EXPECT_LE(to_seconds(twin.step_time), to_seconds(l.step_time) * (1 + kTwins));
+    }
+  }
+  EXPECT_GT(twins, 0u);
+}
+
+TEST(Search, WhichRanksLieNextToEachOtherIsAnAxis) {
+  LoadOptions order;
+  order.set = {{"search.space", "{parallel.order: auto, parallel.tp: 1, parallel.cp: 1, "
+                                "parallel.pp: 4, batch.micro: 1, recompute: none}"}};
+  ScenarioDocument d = document(spaces().front().text);
+  d.set(order);
+  const SearchAnswer answer = search_layouts(d, {}, quick());
+  EXPECT_EQ(SearchSpace(d).places().size(), 2u);
+  std::set<std::string> orders;
+  for (const FoundLayout& l : answer.result.best)
+    for (const auto& [path, value] : l.set)
+      if (path == "parallel.order") orders.insert(value);
+  EXPECT_EQ(orders, (std::set<std::string>{"tp-cp-dp-pp", "tp-cp-pp-dp"}));
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(d, {}, quick(true))));
+}
+
+TEST(Search, WhatIsWorthMeasuringIsFastAndUnlike) {
+  SearchRun run = quick();
+  run.next = 3;
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  const std::vector<FoundLayout>& next = answer.result.next;
+  ASSERT_EQ(next.size(), 3u);
+  ASSERT_EQ(answer.next.size(), 3u);
+  EXPECT_EQ(next.front().set, answer.result.best.front().set);
+  const auto axes = [](const FoundLayout& l) {
+    return std::vector<std::string>{
+        std::to_string(l.tp),    std::to_string(l.cp),   std::to_string(l.pp), std::to_string(l.ep),
+        std::to_string(l.micro), std::to_string(l.zero), l.recompute};
+  };
+  for (size_t i = 0; i < next.size(); ++i)
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(axes(next[i]), axes(next[j]));
+  // The list is that of a search without.
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(document(spaces().front().text), {}, quick())));
+}
+
+TEST(Search, OneStepFromTheFirstIsTheNextValueOfAnAxis) {
+  SearchRun run;
+  run.jobs = 2;
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  ASSERT_FALSE(answer.result.best.empty());
+  const FoundLayout& first = answer.result.best.front();
+  std::set<std::string> axes;
+  std::set<std::vector<std::pair<std::string, std::string>>> once;
+  ASSERT_FALSE(answer.result.steps.empty());
+  for (const SearchStep& s : answer.result.steps) {
+    axes.insert(s.axis);
+    EXPECT_NE(s.from, s.to) << s.axis;
+    EXPECT_NE(s.layout.set, first.set);
+    EXPECT_TRUE(once.insert(s.layout.set).second) << s.axis;
+    if (s.axis == "TP") {
+      EXPECT_EQ(s.from, std::to_string(first.tp));
+      EXPECT_EQ(s.to, std::to_string(s.layout.tp));
+      EXPECT_TRUE(s.layout.tp == 2 * first.tp || 2 * s.layout.tp == first.tp);
+      EXPECT_EQ(s.layout.pp, first.pp);
+    }
+    if (s.fits)
+      EXPECT_GE(s.layout.step_time, first.step_time) << s.axis << ' ' << s.to;
+    else
+      EXPECT_EQ(s.layout.step_time, Time{});
+  }
+  EXPECT_TRUE(axes.contains("TP"));
+  EXPECT_TRUE(axes.contains("MBS"));
+  EXPECT_TRUE(axes.contains("recompute"));
+}
+
 TEST(Search, EveryPointIsCountedOnce) {
   for (const Space& space : spaces()) {
     SCOPED_TRACE(space.name);
@@ -275,12 +456,66 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_GT(answer.result.nearest->reserved, answer.result.nearest->usable);
 }
 
-TEST(Search, StopsWhenItIsTold) {
-  SearchRun run = quick();
-  run.stop = [](std::optional<Time>) { return true; };
-  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+TEST(Search, WhereAllLayoutsBreakAConstraintTheBestOfThemIsNamed) {
+  LoadOptions hard;
+  hard.set = {{"search.constraints", "['peak_memory <= 1GiB', 'step_time < 1h']"}};
+  ScenarioDocument d = document(spaces().front().text);
+  d.set(hard);
+  const SearchAnswer answer = search_layouts(d, {}, quick());
   EXPECT_TRUE(answer.result.best.empty());
-  EXPECT_EQ(answer.result.undecided, answer.result.layouts);
+  EXPECT_FALSE(answer.result.nearest.has_value());
+  ASSERT_TRUE(answer.result.breaking.has_value());
+  EXPECT_EQ(answer.result.broken_constraints, std::vector<std::string>{"peak_memory <= 1GiB"});
+  const SearchAnswer without = search_layouts(document(spaces().front().text), {}, quick());
+  EXPECT_EQ(answer.result.breaking->step_time, without.result.best.front().step_time);
+}
+
+TEST(Search, StopsWhenItIsTold) {
+  // Asked for the first time while layouts are enumerated, later between bounds and rounds.
+  int64_t most = 0;
+  for (const int64_t after : {0, 1, 400, 450, 480, 1'000'000}) {
+    SearchRun run = quick(false, 1);
+    int64_t asked = 0;
+    run.stop = [&](std::optional<Time>) { return asked++ >= after; };
+    const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+    if (after == 0) {
+      EXPECT_EQ(answer.result.layouts, 0);
+      EXPECT_FALSE(answer.result.all_seen);
+    }
+    EXPECT_GE(answer.result.layouts, most);
+    most = answer.result.layouts;
+    if (after > asked) {
+      EXPECT_EQ(answer.result.undecided, 0);
+      EXPECT_TRUE(answer.result.all_seen);
+      EXPECT_FALSE(answer.result.best.empty());
+    }
+  }
+}
+
+TEST(Search, StoppedBeforeTheForecastsOnlyTheFirstIsMade) {
+  const ScenarioDocument d = document(spaces().front().text);
+  int64_t questions = 0;
+  SearchRun count = quick(false, 1);
+  count.stop = [&](std::optional<Time>) { return ++questions < 0; };
+  search_layouts(d, {}, count);
+  SearchRun run;
+  run.jobs = 1;
+  int64_t asked = 0;
+  run.stop = [&](std::optional<Time>) { return ++asked > questions; };
+  const SearchAnswer answer = search_layouts(d, {}, run);
+  ASSERT_GT(answer.result.best.size(), 1u);
+  EXPECT_TRUE(answer.result.best[0].result.has_value());
+  EXPECT_FALSE(answer.result.best[1].result.has_value());
+}
+
+TEST(Search, OneLayoutThatFitsIsFoundWithoutTheOthers) {
+  const ScenarioDocument d = document(spaces().front().text);
+  SearchRun run = quick();
+  run.any = true;
+  const SearchAnswer one = search_layouts(d, {}, run), all = search_layouts(d, {}, quick());
+  ASSERT_FALSE(one.result.best.empty());
+  EXPECT_LT(one.result.simulated, all.result.simulated);
+  EXPECT_TRUE(simple_layout_that_fits(d).has_value());
 }
 
 testing::Failure failure(const std::string& section) {

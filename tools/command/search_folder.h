@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `stepcast search --out DIR` writes.
+#pragma once
+
+#include <string>
+
+#include "scenarios/search/search.h"
+
+namespace stepcast::cli {
+
+class SearchFolder {
+ public:
+  // Before the search: makes the folder.  Throws InputError E502 if it cannot be made or written
+  // to, E501 if it has an answer already and not `force`.
+  SearchFolder(std::string path, bool force);
+
+  // The best layouts as scenarios, as Megatron-LM's arguments, and as torchtitan's TOML and NeMo's
+  // overrides where these have such a layout; the table, the counts.  Scenarios
+  // that an earlier search left there are removed.
+  void write(const SearchAnswer& answer) const;
+
+ private:
+  void write_file(const std::string& name, const std::string& text) const;
+  std::string path_;
+};
+
+}  // namespace stepcast::cli
