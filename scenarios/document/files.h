@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ class ScenarioFiles {
   // Parses a source and merges what it extends below it.  E110 for cycles, E111 beyond 8 levels or
   // 64 words of `extends`.
   Value load(const SourceRef& source);
+  // The files opened so far that are no scenarios: tables, schedules, configurations of models.
+  std::vector<SourceRef> named_data() const;
   // A file could not be read or parsed to its end: what is missing may stand there.
   bool incomplete() const { return incomplete_; }
 
@@ -59,6 +62,7 @@ class ScenarioFiles {
   std::string root_;
   std::map<std::string, SourceRef> files_;  // that were read, by their absolute paths
   std::map<const Source*, Value> loaded_;   // of files_, with what they extend
+  std::set<std::string> scenarios_;         // of files_: paths of those that load() took
   size_t bytes_ = 0;                        // of files_ together
   int named_ = 0;                           // how often the scenario names a file
   bool incomplete_ = false;

@@ -6,10 +6,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -22,17 +20,10 @@
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/search_advice.h"
+#include "tools/command/store/session.h"
 
 namespace stepcast::cli {
 namespace {
-
-// Set by the first Ctrl-C; the second one ends the process.
-std::atomic<bool> interrupted{false};
-
-extern "C" void note_interrupt(int) {
-  interrupted = true;
-  std::signal(SIGINT, SIG_DFL);
-}
 
 // "64", or "64..1024".
 void read_gpus(const std::string& text, SearchOptions& options) {
@@ -121,20 +112,39 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   SearchRun run;
   run.jobs = static_cast<int>(
       args.jobs.value_or(std::max<int64_t>(1, std::thread::hardware_concurrency())));
-  const SearchAnswer answer = [&] {
+  run.shard = shard_of(args);
+  if (!args.slurm.empty()) {
+    const SearchSpace checked(document, options);  // before anybody waits for it in a queue
+    wrote_batch_script(args);
+    return 0;
+  }
+  std::optional<StoreSession> store;
+  if (!args.store.empty()) store.emplace(args, document, "search", args.file, run.shard);
+  if (store) run.remember = store->remember();
+  int64_t decided = 0, layouts = 0;
+  const std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
+    const NotedSignals noted(store.has_value());
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
-    run.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
+    run.progress = [&](int64_t done, int64_t total) {
+      line.show(decided = done, layouts = total);
+    };
     run.stop = [&](std::optional<Time> budget) {
-      if (interrupted) return true;
+      if (was_interrupted()) return true;
       if (args.budget) budget = args.budget;
       return budget &&
              std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
     };
-    std::signal(SIGINT, note_interrupt);
-    SearchAnswer found = search_layouts(document, options, run);
-    std::signal(SIGINT, SIG_DFL);
-    return found;
+    try {
+      SearchAnswer all = search_layouts(document, options, run);
+      if (store) store->close();
+      return all;
+    } catch (const Terminated&) {
+      store->end_early(decided, layouts, "layouts");
+      return {};
+    }
   }();
+  if (!found) return kExitTerminated;
+  const SearchAnswer& answer = *found;
   TextStyle style = terminal.out;
   style.width = std::max(style.width, terminal.columns);
   if (args.json)
@@ -144,7 +154,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   else
     write_stdout(search_text(answer.result, style));
   if (!args.output.empty()) write_folder(args.output, answer, args);
-  if (interrupted) return 130;
+  if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
 }
 
@@ -184,7 +194,7 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--gpus", args.gpus, "how many: 256, or 64..1024, doubled each time")
       ->option_text("N");
   add_count(sub, "--top", args.top, 1, "how many layouts to show; default 10");
-  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
+  add_many_steps(sub, args);
   add_quantity(
       sub, "--budget", args.budget,
       [](const Value& v, std::string_view what, Problems& problems) {
