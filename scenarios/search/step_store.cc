@@ -155,8 +155,40 @@ Database open_file(const std::string& path, int flags, bool immutable = false) {
   return owned;
 }
 
+// Whether a log lies beside the file that says what its content shall be.
+bool has_log(const std::string& path) {
+  std::error_code error;
+  return std::ranges::any_of(std::array{"-wal", "-journal"}, [&](const char* log) {
+    const auto size = fs::file_size(path + log, error);
+    return !error && size > 0;
+  });
+}
+
+// What SQLite lets pass: it takes a file of a few bytes for an empty one, and fills up what is cut
+// off within a page.
+void check_size(const std::string& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error || size == 0 || has_log(path)) return;
+  std::array<unsigned char, 32> header{};
+  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(header.data()), header.size());
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  if (!std::equal(kMagic.begin(), kMagic.end(), header.begin()))
+    fail(path, "E511", "'" + path + "' is no store of Stepcast",
+         "--store names a folder; `stepcast top` and `merge` take the files in it");
+  const auto number = [&](size_t at, size_t bytes) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < bytes; ++i) n = n * 256 + header[at + i];
+    return n;
+  };
+  const uint64_t page = number(16, 2) == 1 ? 65536 : number(16, 2);
+  if (size != page * number(28, 4))
+    fail_damaged(path, fmt::format("it has {} bytes and says {}", size, page * number(28, 4)));
+}
+
 // Whether the file is a store.  False: it is empty.  Throws if it is anything else.
 bool check_file(sqlite3* db, const std::string& path) {
+  check_size(path);
   // The first that reads the file: what is no database, or locked, shows here.
   const std::string objects = *ask(db, path, "SELECT count(*) FROM sqlite_schema");
   const std::string application = *ask(db, path, "PRAGMA application_id");
@@ -356,16 +388,14 @@ Database open_to_read(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     fail(path, "E101", "cannot read '" + path + "': " + (error ? error.message() : "it is no file"));
-  const auto log_size = fs::file_size(path + "-wal", error);
-  const bool log = !error && log_size > 0;
   if (::access(path.c_str(), W_OK) == 0 &&
       ::access(fs::absolute(path).parent_path().c_str(), W_OK) == 0)
     return open_file(path, SQLITE_OPEN_READWRITE);
-  if (log)
+  if (has_log(path))
     fail(path, "E101",
-         "cannot read '" + path + "': what a process that was stopped wrote last stands in '" +
-             path + "-wal', and the file is read-only",
-         "copy both files to where they can be written");
+         "cannot read '" + path + "': what a process that was stopped wrote last stands in a log "
+             "beside it, and the file is read-only",
+         "copy both to where they can be written");
   // A file that says it has a log cannot be read beside a folder that is read-only, but as it is.
   std::array<char, 20> header{};
   std::ifstream(path, std::ios::binary).read(header.data(), header.size());
