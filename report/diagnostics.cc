@@ -343,6 +343,17 @@ constexpr std::array kCodes{
               "are complete; nothing was left behind."},
     ErrorCode{"E503", "standard output cannot be written",
               "The system's reason is in the message; what was printed is not complete."},
+    ErrorCode{"E510", "a store that another process has open",
+              "One process writes a file of a store. Parts of one search or sweep have files of "
+              "their own (--shard); two that have nothing to do with each other take two folders."},
+    ErrorCode{"E511", "a file that is no store",
+              "`stepcast search` and `sweep` make stores with --store; other databases, and other "
+              "files, are neither read nor written."},
+    ErrorCode{"E512", "a store of a later version",
+              "Its rows have columns that this version does not know."},
+    ErrorCode{"E513", "a damaged store",
+              "Nothing in it is used. What it held is forecast again if it is moved away and the "
+              "line repeated."},
 };
 
 }  // namespace

@@ -210,9 +210,8 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
-  s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
   s.settings = settings_of(v, s, *unpruned);
-  s.hash = hash_of(v, s);
+  add_hashes(v, files, s);
   return s;
 }
 

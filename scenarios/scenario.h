@@ -13,6 +13,7 @@
 #include "model/transformer.h"
 #include "schedules/schedule.h"
 #include "schedules/transfers/transfers.h"
+#include "sim/text.h"
 #include "sim/units.h"
 #include "topology/cluster/cluster.h"
 
@@ -83,6 +84,9 @@ struct Scenario {
   std::string file;
   std::string software;  // name of the profile (schema/software.h)
   std::string hash;      // 16 hex digits over the resolved settings
+  // The same, with the contents of all files that it names: equal of two scenarios, however they
+  // are written, only if their steps are.
+  Hash128 identity{};
 
   Transformer model;
   int64_t written_vocab = 0;  // of the model, before it was padded

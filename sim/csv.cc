@@ -62,6 +62,13 @@ std::optional<CsvField> next_field(std::string_view line, CsvPlace& place) {
   return trimmed_field(line, begin, end);
 }
 
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+  std::string s = "\"";
+  for (const char c : text) s += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return s + '"';
+}
+
 std::vector<std::string_view> csv_fields(std::string_view line) {
   std::vector<std::string_view> cells;
   CsvPlace place;

@@ -37,6 +37,9 @@ struct CsvPlace {
 // cell.  Start with {}; an empty line has one empty cell.  O(line) for all cells together.
 std::optional<CsvField> next_field(std::string_view line, CsvPlace& place);
 
+// A cell as it is written: in double quotes if it has to be (RFC 4180).
+std::string csv_cell(std::string_view text);
+
 // The texts of all cells of a line.
 std::vector<std::string_view> csv_fields(std::string_view line);
 

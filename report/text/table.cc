@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/table.h"
 
+#include "sim/csv.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -108,14 +110,6 @@ void write_fit(JsonWriter& json, const TableFit& f) {
   json.member("p90_error", f.p90_error);
   json.member("flag", f.flag);
   json.member("source", f.source);
-}
-
-// In quotes if it has to be (RFC 4180).
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string s = "\"";
-  for (const char c : text) s += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return s + '"';
 }
 
 }  // namespace

@@ -482,6 +482,7 @@ ScenarioFiles::ScenarioFiles(const ScenarioFiles& other, Problems& problems)
     : problems_(problems),
       root_(other.root_),
       files_(other.files_),
+      scenarios_(other.scenarios_),
       bytes_(other.bytes_),
       named_(other.named_),
       incomplete_(other.incomplete_) {}
@@ -549,6 +550,13 @@ std::string ScenarioFiles::shown(const Source& source) const {
   return fs::path(source.path).lexically_relative(root_).string();
 }
 
+std::vector<SourceRef> ScenarioFiles::named_data() const {
+  std::vector<SourceRef> all;
+  for (const auto& [path, source] : files_)
+    if (!scenarios_.contains(path)) all.push_back(source);
+  return all;
+}
+
 Value ScenarioFiles::load(const SourceRef& source) {
   std::vector<SourceRef> stack;
   return load(source, stack);
@@ -573,6 +581,7 @@ bool ScenarioFiles::refuse_other_file(const SourceRef& source, const Value* pars
 }
 
 Value ScenarioFiles::load(const SourceRef& source, std::vector<SourceRef>& stack) {
+  scenarios_.insert(source->path);
   if (refuse_other_file(source, nullptr)) return {};
   Value own = parse_yaml(problems_, source);
   if (refuse_other_file(source, &own)) return {};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ class ScenarioFiles {
   // The file that a value names, absolute: relative to the file that the value stands in, or to the
   // root.
   std::string place_of(const std::string& path, const Mark& from) const;
+  // The files opened so far that are no scenarios: tables, schedules, configurations of models.
+  std::vector<SourceRef> named_data() const;
   // A file could not be read or parsed to its end: what is missing may stand there.
   bool incomplete() const { return incomplete_; }
 
@@ -62,6 +65,7 @@ class ScenarioFiles {
   std::string root_;
   std::map<std::string, SourceRef> files_;  // that were read, by their absolute paths
   std::map<const Source*, Value> loaded_;   // of files_, with what they extend
+  std::set<std::string> scenarios_;         // of files_: paths of those that load() took
   size_t bytes_ = 0;                        // of files_ together
   int named_ = 0;                           // how often the scenario names a file
   bool incomplete_ = false;

@@ -486,6 +486,20 @@ std::optional<std::string> read_text(const Value& value, std::string_view name,
   return value.text;
 }
 
+std::optional<double> read_price(const Value& value, Problems& problems) {
+  std::string_view text = value.text;
+  constexpr std::string_view kUnit = "USD/GPUh";
+  if (value.is_scalar() && text.ends_with(kUnit)) {
+    text.remove_suffix(kUnit.size());
+    const auto price = parse_number<double>(trim(text, " "));
+    if (price && *price > 0 && *price < 1e9) return price;
+  }
+  problems.add("E120", '\'' + escape_text(value.text) + "' is no price of a GPU", value.mark,
+               std::max(1, static_cast<int>(value.text.size())), {},
+               "US dollars for a GPU and hour: 2.5USD/GPUh");
+  return {};
+}
+
 std::optional<int64_t> parse_index(std::string_view text) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);

@@ -167,6 +167,14 @@ double seconds_at_peak(const OpGraph& graph, const Gpu& gpu) {
   });
 }
 
+// Of a training step.
+double full_attention_flops(const Transformer& model, const Plan& plan) {
+  return 3 * forward_matmul_flops(model, static_cast<double>(plan.global_batch),
+                                  static_cast<double>(plan.seq), false,
+                                  static_cast<double>(plan.encoder_seq)) +
+         teacher_flops(plan, false);
+}
+
 StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph) {
   if (!plan.trains()) {
     StepFlops flops;
@@ -180,7 +188,7 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   const auto encoder = static_cast<double>(plan.encoder_seq);
   const double forward = forward_matmul_flops(model, sequences, seq, false, encoder);
   StepFlops flops;
-  flops.full_attention = 3 * forward + teacher_flops(plan, false);
+  flops.full_attention = full_attention_flops(model, plan);
   flops.causal_attention =
       3 * forward_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
   flops.executed = executed_flops(graph);
@@ -499,6 +507,14 @@ std::optional<std::string> compare_with_older_software(const Scenario& scenario,
 }
 
 }  // namespace
+
+double training_mfu(const Scenario& s, Time step) {
+  const auto peak = s.cluster.node.gpu.peak.find(s.plan.precision.params);
+  if (step <= Time{} || peak == s.cluster.node.gpu.peak.end()) return 0;
+  const double available =
+      to_seconds(step) * static_cast<double>(s.plan.grid.world()) * peak->second.value;
+  return full_attention_flops(s.model, s.plan) / available;
+}
 
 std::optional<Result> forecast_memory(const Scenario& scenario) {
   if (scenario.to_make) return {};

@@ -38,6 +38,9 @@ struct ForecastOptions {
 // supported yet).  REQUIRES: trace_ranks in the job, of at most kMostTracedLanes lanes.
 Result forecast(const Scenario& scenario, const ForecastOptions& options = {});
 
+// Result::utilization.mfu_full_attention of a training step that takes so long.
+double training_mfu(const Scenario& scenario, Time step);
+
 // What the step holds alone, which needs neither prices nor a run: everything else of the result
 // but the summary is empty.  Nothing for a schedule that is made for its costs, and for steps that
 // forecast() refuses as too large.  Throws InputError as forecast() does where a step cannot be

@@ -184,7 +184,8 @@ void resolve_compare(FieldValues& values, Problems& problems, Scenario& scenario
 std::vector<Setting> settings_of(const FieldValues& values, const Scenario& scenario,
                                  const Transformer& unpruned);
 
-// Of everything that the result depends on: 16 hex digits.  REQUIRES: as settings_of.
-std::string hash_of(const FieldValues& values, const Scenario& scenario);
+// Fills in hash and identity: of everything that the result depends on.  `files`: where the
+// scenario was read from.  REQUIRES: as settings_of.
+void add_hashes(const FieldValues& values, const ScenarioFiles& files, Scenario& scenario);
 
 }  // namespace stepcast

@@ -117,9 +117,13 @@ std::vector<Setting> settings_of(const FieldValues& v, const Scenario& s,
   return settings;
 }
 
-std::string hash_of(const FieldValues& v, const Scenario& s) {
-  return hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
-                          (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
+void add_hashes(const FieldValues& v, const ScenarioFiles& files, Scenario& s) {
+  const std::string text = v.canonical(is_label) + model_text(s.model) +
+                           (s.plan.teacher ? model_text(*s.plan.teacher) : "");
+  s.hash = hex_of(hash_text(text));
+  s.identity = hash_text_128(text);
+  for (const SourceRef& file : files.named_data())
+    s.identity = hash_text_128(file->text, hash_text_128("\nfile\n", s.identity));
 }
 
 }  // namespace stepcast

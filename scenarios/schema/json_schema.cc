@@ -115,8 +115,7 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::opaque:
       return field.shorthand[0].empty() ? "\"type\": \"object\""
                                         : "\"type\": [\"string\", \"object\"]";
-    case FieldType::noted:
-    case FieldType::later: return {};
+    case FieldType::noted: return {};
   }
   return {};
 }

@@ -63,7 +63,6 @@ enum class FieldType : uint8_t {
   names,      // mapping with free keys; the rows below are "path.*.key"
   opaque,     // read elsewhere: `model`, `compare.cases.*`, ...
   noted,      // any YAML that says nothing of a step: `tags`
-  later,      // the same, for commands that are not there yet: accepted with a warning
 };
 
 // One word of a closed list.
@@ -306,6 +305,7 @@ inline constexpr auto kCpComms = words_of<CpComm>({{"p2p", CpComm::p2p},
                                                    {"a2a", CpComm::all_to_all},
                                                    {"a2a+p2p", CpComm::hierarchical}});
 inline constexpr auto kPruneKinds = words_of<bool>({{"safe", false}, {"fast", true}});
+inline constexpr auto kSweepModes = words_of<bool>({{"product", false}, {"zip", true}});
 inline constexpr auto kP2pStyleWords =
     words_of<P2pStyle>({{"async", P2pStyle::async},
                         {"megatron", P2pStyle::megatron},
@@ -1553,7 +1553,17 @@ inline constexpr Field kFields[] = {
     {.path = "compare.cases", .type = FieldType::names},
     {.path = "compare.cases.*", .type = FieldType::opaque, .summary = "dotted path -> value"},
 
-    {.path = "sweep", .type = FieldType::later, .summary = "axes of many runs"},
+    {.path = "sweep",
+     .type = FieldType::section,
+     .summary = "what `stepcast sweep` forecasts: the scenario with other values"},
+    {.path = "sweep.axes",
+     .type = FieldType::noted,
+     .summary = "by dotted path the values that a key takes: {parallel.tp: [1, 2, 4]}"},
+    {.path = "sweep.mode",
+     .type = FieldType::choice,
+     .summary = "product (the default): every value of each axis with all of the others; zip: the "
+                "first values of all axes, then the second ones",
+     .choices = kSweepModes},
     {.path = "search",
      .type = FieldType::section,
      .summary = "what `stepcast search` looks for, and among which layouts"},

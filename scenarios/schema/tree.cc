@@ -274,7 +274,7 @@ const Field* field_of_path(std::string_view dotted) {
     if (next == nullptr && !free_name && !item) return nullptr;
     if (next != nullptr) field = next;
     const bool open = field->type == FieldType::opaque || field->type == FieldType::pairs ||
-                      field->type == FieldType::noted || field->type == FieldType::later;
+                      field->type == FieldType::noted;
     if (open || dot == std::string_view::npos) return field;
     dotted.remove_prefix(dot + 1);
   }

@@ -89,7 +89,6 @@ FieldValues::FieldValues(const FieldValues& other, Problems& problems)
       entries_(other.entries_),
       assumed_(other.assumed_),
       suspects_(other.suspects_),
-      warnings_(other.warnings_),
       unknown_(other.unknown_) {}
 
 void FieldValues::check_keys(const Value& section, const std::string& path) {
@@ -172,7 +171,6 @@ std::string FieldValues::shown_name(const Field& field) const {
 void FieldValues::read_row(const Field& field) {
   const Key key(field);
   const Value* written = value(key);
-  const std::string word = last_word(field.path);
   if (written == nullptr) {
     if (field.fallback.empty()) return;
     // Read once: a search resolves thousands of scenarios.
@@ -186,8 +184,6 @@ void FieldValues::read_row(const Field& field) {
         fmt::format("default: {}", field.reason));
     return;
   }
-  if (field.type == FieldType::later)
-    warnings_.push_back(fmt::format("'{}' does not change this result", word));
   if (!is_leaf(field)) return;
   std::optional<Datum> read = read_datum(*written, field, shown_name(field), problems_);
   if (!read) return;
@@ -311,8 +307,7 @@ std::vector<Setting> FieldValues::settings() const {
     if (optional && value_at(section) == nullptr) continue;
     if (const std::optional<Entry>& entry = entries_[Key(field).index()]) {
       all.push_back({std::string(field.path), entry->shown, entry->origin});
-    } else if (field.type == FieldType::list || field.type == FieldType::noted ||
-               field.type == FieldType::later) {
+    } else if (field.type == FieldType::list || field.type == FieldType::noted) {
       if (const Value* v = value_at(field.path); v != nullptr)
         all.push_back({std::string(field.path), to_flow(*v), origin_of(v->mark)});
     }
@@ -433,8 +428,7 @@ bool is_leaf(const Field& field) {
     case FieldType::list:
     case FieldType::names:
     case FieldType::opaque:
-    case FieldType::noted:
-    case FieldType::later: return false;
+    case FieldType::noted: return false;
     default: return true;
   }
 }

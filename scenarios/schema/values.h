@@ -22,7 +22,7 @@
 
 namespace stepcast {
 
-// Whether rows of this type hold a Datum: not sections, lists, names, opaque, noted and later.
+// Whether rows of this type hold a Datum: not sections, lists, names, opaque and noted.
 bool is_leaf(const Field& field);
 
 // Reads a value by the row's type.  Nothing if it is none of that type: the problem has been added
@@ -129,7 +129,6 @@ class FieldValues {
   // All values in a form that does not depend on how they were written, without the rows that
   // `skip` is true for.
   std::string canonical(bool (*skip)(std::string_view path)) const;
-  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   struct Entry {
@@ -153,8 +152,7 @@ class FieldValues {
   std::vector<std::optional<Entry>> entries_;    // of each row
   std::set<std::string, std::less<>> assumed_;   // rows that assume() has filled
   std::set<std::string, std::less<>> suspects_;  // rows that an unknown key was probably meant for
-  std::vector<std::string> warnings_;
-  int unknown_ = 0;  // keys so far
+  int unknown_ = 0;                              // keys so far
 };
 
 // Where a value comes from, as `explain` says it: "run.yaml:3:12", "--set", "preset llama3-8b".

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-target_link_libraries(stepcast_search PRIVATE Threads::Threads)
+# Stores of rows are SQLite's files.
+target_link_libraries(stepcast_search PRIVATE Threads::Threads SQLite::SQLite3)

@@ -21,46 +21,14 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/for_each_item.h"
+#include "scenarios/search/shard.h"
 #include "scenarios/search/steps.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
 namespace stepcast {
 namespace {
-
-// Calls work(item, thread) for every item below `count`, on so many threads.  What a call throws
-// is thrown here, that of the lowest item.
-template <class Work>
-void for_each_item(size_t count, int jobs, Work work) {
-  const auto threads = std::min<size_t>(static_cast<size_t>(std::max(1, jobs)), count);
-  if (threads <= 1) {
-    for (size_t i = 0; i < count; ++i) work(i, size_t{0});
-    return;
-  }
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr thrown;
-  size_t thrown_by = count;
-  const auto run = [&](size_t thread) {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        work(i, thread);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (i < thrown_by) {
-          thrown_by = i;
-          thrown = std::current_exception();
-        }
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
-    run(0);
-  }
-  if (thrown) std::rethrow_exception(thrown);
-}
 
 // By which rule a layout was decided, in the order in which they are asked.
 enum class Decided : uint8_t {
@@ -130,10 +98,8 @@ class Searcher {
 
   void take_shard() {
     if (run_.shard.count <= 1) return;
-    std::erase_if(answer_.layouts, [&](const Layout& l) {
-      return hash_text(space_.key_of(l)) % static_cast<uint64_t>(run_.shard.count) !=
-             static_cast<uint64_t>(run_.shard.index);
-    });
+    std::erase_if(answer_.layouts,
+                  [&](const Layout& l) { return !is_in_shard(run_.shard, space_.key_of(l)); });
   }
 
   void find_bounds() {
@@ -313,19 +279,20 @@ class Searcher {
         if (trial.decided != Decided::open) return trial;
       }
     }
-    const Evaluator::Trial step = evaluator.attempt(*scenario, room, longest());
+    const Evaluator::Trial step = run_.remember ? remembered(*scenario, layout, evaluator, room)
+                                                : evaluator.attempt(*scenario, room, longest());
     trial.simulated = true;
     trial.row.time = step.time;
     trial.row.peak = step.peak;
     trial.row.reserved = step.reserved;
     if (run_.exhaustive && step.outcome != Outcome::impossible) {
       const auto own = evaluator.bound(*scenario);
-      trial.bound_too_high =
-          own && (own->peak > step.peak ||
-                  (step.outcome != Outcome::too_large && own->time > step.time));
+      trial.bound_too_high = own && (own->peak > step.peak ||
+                                     (step.outcome != Outcome::too_large && own->time > step.time));
     }
     const LayoutBound& bound = bounds_[index];
-    trial.bound_too_high = trial.bound_too_high || (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
+    trial.bound_too_high = trial.bound_too_high ||
+                           (step.outcome != Outcome::impossible && bound.memory > step.peak) ||
                            ((step.outcome == Outcome::slower || step.outcome == Outcome::fits) &&
                             bound.time > step.time);
     switch (step.outcome) {
@@ -345,6 +312,20 @@ class Searcher {
                             ? SearchRow::Outcome::breaks_constraint
                             : SearchRow::Outcome::fits;
     return trial;
+  }
+
+  // As Evaluator::attempt(), of a step that is simulated to its end, or was.
+  Evaluator::Trial remembered(const Scenario& scenario, const Layout& layout, Evaluator& evaluator,
+                              Bytes room) const {
+    using Outcome = Evaluator::Trial::Outcome;
+    Evaluator::Trial step = run_.remember(scenario, space_.changes(layout), [&] {
+      return evaluator.attempt(scenario, Bytes{std::numeric_limits<int64_t>::max()}, Time::max());
+    });
+    if (step.peak > room) return {Outcome::too_large, {}, step.peak, {}};
+    if (step.outcome == Outcome::impossible) return step;
+    if (step.time > longest()) return {Outcome::slower, step.time, step.peak, {}};
+    step.outcome = step.reserved > room ? Outcome::too_large : Outcome::fits;
+    return step;
   }
 
   std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario, Time time,

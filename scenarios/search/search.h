@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/forecast/evaluator.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
 #include "sim/search_result.h"
@@ -23,6 +24,12 @@ namespace stepcast {
 struct SearchShard {
   int64_t index = 0, count = 1;
 };
+
+// What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it
+// of the file, `simulate()` finds it out.
+using RememberedTrial = std::function<Evaluator::Trial(
+    const Scenario& scenario, const std::vector<std::pair<std::string, std::string>>& settings,
+    const std::function<Evaluator::Trial()>& simulate)>;
 
 struct SearchRun {
   int jobs = 1;  // threads
@@ -36,6 +43,9 @@ struct SearchRun {
   // Asked again and again, with search.budget; true ends the search with what has been found.  Of
   // the best only the first is then forecast whole.  Called by one thread.
   std::function<bool(std::optional<Time> budget)> stop{};
+  // If set, what is simulated goes through it, to its end.  Called by all threads; what it throws
+  // ends the search.
+  RememberedTrial remember{};
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};
 };

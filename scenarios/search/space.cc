@@ -452,7 +452,7 @@ class SearchSpace::Reader {
     if (v().has("search.prune")) s.fast = v().text("search.prune") == "fast";
     if (v().has("search.budget")) s.budget = v().get<Time>("search.budget");
     if (v().has("job.tokens")) s.tokens = static_cast<double>(v().whole("job.tokens"));
-    read_price();
+    read_job_price();
     if (v().has("search.objective")) {
       s.objectives.clear();
       for (const std::string& word : v().texts("search.objective")) read_objective(word);
@@ -460,21 +460,9 @@ class SearchSpace::Reader {
     }
   }
 
-  void read_price() {
-    const Value* written = v().value("job.price");
-    if (written == nullptr) return;
-    std::string_view text = written->text;
-    constexpr std::string_view kUnit = "USD/GPUh";
-    if (text.ends_with(kUnit)) {
-      text.remove_suffix(kUnit.size());
-      while (text.ends_with(' ')) text.remove_suffix(1);
-      if (const auto price = parse_number<double>(text); price && *price > 0 && *price < 1e9) {
-        space_.settings_.price = *price;
-        return;
-      }
-    }
-    refuse("E120", *written, '\'' + escape_text(written->text) + "' is no price of a GPU",
-           "US dollars for a GPU and hour: 2.5USD/GPUh");
+  void read_job_price() {
+    if (const Value* written = v().value("job.price"); written != nullptr)
+      if (const auto price = read_price(*written, problems_)) space_.settings_.price = *price;
   }
 
   void read_objective(const std::string& word) {

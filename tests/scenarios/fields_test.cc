@@ -92,7 +92,7 @@ TEST(Fields, APathFindsItsRow) {
   EXPECT_EQ(field_of_path("model.hidden_size")->path, "model");
   EXPECT_EQ(field_of_path("measured.variants.full.step_time")->path,
             "measured.variants.*.step_time");
-  EXPECT_EQ(field_of_path("sweep.axes.x")->path, "sweep");
+  EXPECT_EQ(field_of_path("sweep.axes.x")->path, "sweep.axes");
   for (const char* path : {"parallel.tpp", "parallel.tp.x", "x", "", ".", "measured.variants.a.b"})
     EXPECT_EQ(field_of_path(path), nullptr) << path;
 }

@@ -103,6 +103,12 @@ struct Arguments {
   std::optional<int64_t> top, jobs, next;
   std::optional<Time> budget;
   bool csv = false;
+  // sweep, search, top, merge
+  std::string store, shard, slurm;
+  std::vector<std::string> words;  // of the whole command line
+  std::vector<std::string> axes;
+  bool zip = false, json_lines = false, pareto = false;
+  std::optional<double> memory_margin, gpu_price;  // gpu_price: USD for a GPU and hour
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 
@@ -135,6 +141,9 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen);
 void add_check(CLI::App& app, Arguments& args, Command& chosen);
 void add_size(CLI::App& app, Arguments& args, Command& chosen);
 void add_search(CLI::App& app, Arguments& args, Command& chosen);
+void add_sweep(CLI::App& app, Arguments& args, Command& chosen);
+void add_top(CLI::App& app, Arguments& args, Command& chosen);
+void add_merge(CLI::App& app, Arguments& args, Command& chosen);
 void add_schedule(CLI::App& app, Arguments& args, Command& chosen);
 void add_topology(CLI::App& app, Arguments& args, Command& chosen);
 void add_calibrate(CLI::App& app, Arguments& args, Command& chosen);

@@ -6,13 +6,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,17 +21,10 @@
 #include "tools/command/page.h"
 #include "tools/command/search_advice.h"
 #include "tools/command/search_folder.h"
+#include "tools/command/store/session.h"
 
 namespace stepcast::cli {
 namespace {
-
-// Set by the first Ctrl-C; the second one ends the process.
-std::atomic<bool> interrupted{false};
-
-extern "C" void note_interrupt(int) {
-  interrupted = true;
-  std::signal(SIGINT, SIG_DFL);
-}
 
 // "64", or "64..1024".
 void read_gpus(const std::string& text, SearchOptions& options) {
@@ -72,23 +62,6 @@ std::vector<std::pair<std::string, std::string>> sets_of(const Arguments& args) 
   return set;
 }
 
-// Ctrl-C ends the search, not the process; where it is ignored, it stays so.
-class InterruptNoted {
- public:
-  InterruptNoted() : before_(std::signal(SIGINT, note_interrupt)) {
-    if (before_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);
-  }
-  InterruptNoted(const InterruptNoted&) = delete;
-  InterruptNoted& operator=(const InterruptNoted&) = delete;
-  ~InterruptNoted() { std::signal(SIGINT, before_ == SIG_IGN ? SIG_IGN : SIG_DFL); }
-
- private:
-  void (*before_)(int);
-};
-
-// Each has caches of its own; more than this serve no machine.
-constexpr int64_t kMostJobs = 256;
-
 // What `stepcast run` is told to read the same file.
 std::vector<std::string> run_words(const Arguments& args) {
   std::vector<std::string> words;
@@ -115,21 +88,39 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   std::optional<SearchFolder> folder;
   if (!args.output.empty()) folder.emplace(args.output, args.force);
   SearchRun run;
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   run.next = args.next.value_or(0);
-  run.jobs = static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
-  SearchAnswer answer = [&] {
+  run.jobs = jobs_of(args);
+  run.shard = shard_of(args);
+  if (!args.slurm.empty()) {
+    const SearchSpace checked(document, options);  // before anybody waits for it in a queue
+    wrote_batch_script(args);
+    return 0;
+  }
+  std::optional<StoreSession> store;
+  if (!args.store.empty()) store.emplace(args, document, "search", args.file, run.shard);
+  if (store) run.remember = store->remember();
+  int64_t decided = 0, layouts = 0;
+  std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
+    const NotedSignals noted(store.has_value());
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
-    run.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
+    run.progress = [&](int64_t done, int64_t total) { line.show(decided = done, layouts = total); };
     run.stop = [&](std::optional<Time> budget) {
-      if (interrupted) return true;
+      if (was_interrupted()) return true;
       if (args.budget) budget = args.budget;
       return budget &&
              std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
     };
-    const InterruptNoted noted;
-    return search_layouts(document, options, run);
+    try {
+      SearchAnswer all = search_layouts(document, options, run);
+      if (store) store->close();
+      return all;
+    } catch (const Terminated&) {
+      store->end_early(decided, layouts, "layouts");
+      return {};
+    }
   }();
+  if (!found) return kExitTerminated;
+  SearchAnswer& answer = *found;
   answer.result.run_words = run_words(args);
   TextStyle style = terminal.out;
   style.width = std::max(style.width, terminal.columns);
@@ -141,7 +132,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(search_text(answer.result, style));
   if (folder) folder->write(answer);
   if (!args.html.empty()) write_search_page(answer.result, args);
-  if (interrupted) return 130;
+  if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
 }
 
@@ -185,7 +176,7 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   add_count(sub, "--top", args.top, 1, "how many layouts to show; default 10");
   add_count(sub, "--next", args.next, 1,
             "also name so many layouts that are worth measuring: fast, unlike each other");
-  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
+  add_many_steps(sub, args);
   add_quantity(
       sub, "--budget", args.budget,
       [](const Value& v, std::string_view what, Problems& problems) {

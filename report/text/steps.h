@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of steps, as sweeps find them and stores keep them: tables, CSV, JSON and JSON Lines.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/format.h"
+#include "sim/step_row.h"
+
+namespace stepcast {
+
+// A table of the rows, best first, with what varies between them, and how to run the first.
+std::string steps_text(const std::vector<StepRow>& rows, const StepRanking& ranking,
+                       const TextStyle& style = {});
+// A line for each row with all columns of a store, and what follows from them: step_time_s, days,
+// price_usd.
+std::string steps_csv(const std::vector<StepRow>& rows);
+std::string steps_json(const std::vector<StepRow>& rows, const StepRanking& ranking,
+                       std::string_view version);
+
+// A line for each point: its values, what it takes and holds, and why some are no scenarios.
+std::string sweep_text(const SweepResult& result, const TextStyle& style = {});
+// The axes, then the columns of steps_csv(), then `error`; points that were not come to are left
+// out.
+std::string sweep_csv(const SweepResult& result);
+// An object a line.
+std::string sweep_json_lines(const SweepResult& result);
+std::string sweep_json(const SweepResult& result, std::string_view version);
+
+}  // namespace stepcast

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same work for many items, on several threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace stepcast {
+
+// Calls work(item, thread) for every item below `count`, on so many threads.  What a call throws
+// is thrown here, that of the lowest item.
+template <class Work>
+void for_each_item(size_t count, int jobs, Work work) {
+  const auto threads = std::min<size_t>(static_cast<size_t>(std::max(1, jobs)), count);
+  if (threads <= 1) {
+    for (size_t i = 0; i < count; ++i) work(i, size_t{0});
+    return;
+  }
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr thrown;
+  size_t thrown_by = count;
+  const auto run = [&](size_t thread) {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i, thread);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (i < thrown_by) {
+          thrown_by = i;
+          thrown = std::current_exception();
+        }
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
+    run(0);
+  }
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace stepcast

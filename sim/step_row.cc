@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/step_row.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+namespace stepcast {
+
+bool StepRow::fits(double margin) const {
+  return reserved_bytes && static_cast<double>(*reserved_bytes) <=
+                               std::floor(static_cast<double>(usable_bytes) * (1 - margin));
+}
+
+std::optional<double> StepRow::days() const {
+  if (!step_time_ps || !job_tokens) return {};
+  const double steps = static_cast<double>(*job_tokens) /
+                       (static_cast<double>(global_batch) * static_cast<double>(seq));
+  return to_seconds(Time{*step_time_ps}) * steps / 86400;
+}
+
+std::optional<double> StepRow::price() const {
+  const std::optional<double> d = days();
+  if (!d || !price_usd_per_gpu_h) return {};
+  return *d * 24 * static_cast<double>(gpus) * *price_usd_per_gpu_h;
+}
+
+std::optional<double> StepRow::cost(SearchObjective objective) const {
+  switch (objective) {
+    case SearchObjective::step_time:
+      return step_time_ps ? std::optional(static_cast<double>(*step_time_ps)) : std::nullopt;
+    case SearchObjective::tokens_per_gpu_s:
+      return tokens_per_gpu_s ? std::optional(-*tokens_per_gpu_s) : std::nullopt;
+    case SearchObjective::peak_memory:
+      return reserved_bytes ? std::optional(static_cast<double>(*reserved_bytes)) : std::nullopt;
+    case SearchObjective::days: return days();
+    case SearchObjective::price: return price();
+  }
+  return {};
+}
+
+std::span<const StepColumn> step_columns() {
+  static const std::array kColumns{
+      StepColumn{"name", &StepRow::name},
+      StepColumn{"file", &StepRow::file},
+      StepColumn{"settings", &StepRow::settings},
+      StepColumn{"gpu", &StepRow::gpu},
+      StepColumn{"gpus", &StepRow::gpus},
+      StepColumn{"nodes", &StepRow::nodes},
+      StepColumn{"tp", &StepRow::tp},
+      StepColumn{"cp", &StepRow::cp},
+      StepColumn{"pp", &StepRow::pp},
+      StepColumn{"vpp", &StepRow::vpp},
+      StepColumn{"ep", &StepRow::ep},
+      StepColumn{"etp", &StepRow::etp},
+      StepColumn{"dp", &StepRow::dp},
+      StepColumn{"zero", &StepRow::zero},
+      StepColumn{"micro_batch", &StepRow::micro_batch},
+      StepColumn{"microbatches", &StepRow::microbatches},
+      StepColumn{"global_batch", &StepRow::global_batch},
+      StepColumn{"seq", &StepRow::seq},
+      StepColumn{"recompute", &StepRow::recompute},
+      StepColumn{"schedule", &StepRow::schedule},
+      StepColumn{"stage_layers", &StepRow::stage_layers},
+      StepColumn{"step_time_ps", &StepRow::step_time_ps},
+      StepColumn{"memory_peak_bytes", &StepRow::peak_bytes},
+      StepColumn{"memory_reserved_bytes", &StepRow::reserved_bytes},
+      StepColumn{"memory_usable_bytes", &StepRow::usable_bytes},
+      StepColumn{"tokens_per_s_per_gpu", &StepRow::tokens_per_gpu_s},
+      StepColumn{"mfu", &StepRow::mfu},
+      StepColumn{"job_tokens", &StepRow::job_tokens},
+      StepColumn{"price_usd_per_gpu_h", &StepRow::price_usd_per_gpu_h},
+  };
+  return kColumns;
+}
+
+std::string shell_word(std::string_view text) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("._-+/=:,%@").find(c) != std::string_view::npos;
+  });
+  if (plain) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + '\'';
+}
+
+bool comes_first(const StepRow& a, const StepRow& b) {
+  for (const StepColumn& column : step_columns()) {
+    const int order = std::visit(
+        [&](auto member) { return a.*member < b.*member   ? -1
+                                  : b.*member < a.*member ? 1
+                                                          : 0; },
+        column.member);
+    if (order != 0) return order < 0;
+  }
+  return false;
+}
+
+namespace {
+
+using Costs = std::vector<double>;
+
+bool beats(const Costs& a, const Costs& b) {
+  bool better = false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] > b[i]) return false;
+    better = better || a[i] < b[i];
+  }
+  return better;
+}
+
+}  // namespace
+
+std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
+  std::ranges::sort(rows, [](const StepRow& a, const StepRow& b) {
+    return a.key != b.key ? a.key < b.key : comes_first(a, b);
+  });
+  const auto same = std::ranges::unique(rows, {}, &StepRow::key);
+  rows.erase(same.begin(), same.end());
+  struct Ranked {
+    Costs costs;
+    size_t row = 0;
+  };
+  std::vector<Ranked> all;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    StepRow& row = rows[i];
+    if (ranking.tokens) row.job_tokens = ranking.tokens;
+    if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
+    if (!row.runs() || !row.fits(ranking.memory_margin)) continue;
+    Ranked ranked{{}, i};
+    for (const SearchObjective o : ranking.by)
+      if (const std::optional<double> cost = row.cost(o)) ranked.costs.push_back(*cost);
+    if (ranked.costs.size() == ranking.by.size()) all.push_back(std::move(ranked));
+  }
+  // Rows are in the order of their keys.
+  std::ranges::sort(all, [](const Ranked& a, const Ranked& b) {
+    return std::tie(a.costs, a.row) < std::tie(b.costs, b.row);
+  });
+  std::vector<StepRow> best;
+  std::vector<Costs> front;
+  for (Ranked& r : all) {
+    if (ranking.pareto) {
+      // What beats a row comes before it.
+      if (std::ranges::any_of(front, [&](const Costs& f) { return beats(f, r.costs); })) continue;
+      front.push_back(r.costs);
+    } else if (best.size() == ranking.top) {
+      break;
+    }
+    best.push_back(std::move(rows[r.row]));
+  }
+  return best;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step of one scenario takes and holds, in a row: what sweeps and searches keep, print as
+// CSV and JSON, and rank.
+//
+// One table of columns, step_columns(), gives all of them their names: columns of the store, of the
+// CSV, keys of the JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "sim/search_result.h"
+#include "sim/text.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+struct StepRow {
+  // Of the resolved scenario, its tables and the program's version: equal steps are one row.
+  Hash128 key{};
+  std::string name, file;  // of the scenario
+  // What is set in the file to get this scenario, as arguments of `-s`: "parallel.tp=2
+  // batch.micro=1", in single quotes where a shell needs them.
+  std::string settings;
+  std::string gpu;
+  int64_t gpus = 1, nodes = 1;
+  int64_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, dp = 1, zero = 0;
+  int64_t micro_batch = 1, microbatches = 1, global_batch = 1, seq = 1;
+  std::string recompute, schedule;
+  std::string stage_layers;                   // "9 9 8 6" where they are not alike
+  std::optional<int64_t> step_time_ps;        // nothing: the step cannot run (a deadlock)
+  int64_t peak_bytes = 0;                     // allocated by the rank that allocates most
+  std::optional<int64_t> reserved_bytes;      // of the caching allocator
+  int64_t usable_bytes = 0;                   // of a GPU
+  std::optional<double> tokens_per_gpu_s;     // nothing: it cannot run
+  std::optional<double> mfu;                  // every query meets every key
+  std::optional<int64_t> job_tokens;          // of the whole training
+  std::optional<double> price_usd_per_gpu_h;  // of a GPU
+  bool operator==(const StepRow&) const = default;
+
+  bool runs() const { return step_time_ps.has_value(); }
+  // With this share of the usable memory left free.
+  bool fits(double margin = 0) const;
+  // Of the whole job; nothing if it is not known what trains, or what a GPU costs.
+  std::optional<double> days() const;
+  std::optional<double> price() const;
+  // What a search makes as small as it can; nothing where it is not known.
+  std::optional<double> cost(SearchObjective objective) const;
+};
+
+struct StepColumn {
+  std::string_view name;
+  std::variant<int64_t StepRow::*, std::string StepRow::*, std::optional<int64_t> StepRow::*,
+               std::optional<double> StepRow::*>
+      member;
+};
+// All but the key, in the order in which they are written.
+std::span<const StepColumn> step_columns();
+
+// Of two rows with one key, which differ at most in who wrote them down: by the columns, in their
+// order.
+bool comes_first(const StepRow& a, const StepRow& b);
+
+// "parallel.tp=2" or "'parallel.layout=E(t|)*3L'": an argument as a shell reads it.
+std::string shell_word(std::string_view text);
+
+// What of rows is looked for.
+struct StepRanking {
+  std::vector<SearchObjective> by{SearchObjective::step_time};
+  bool pareto = false;         // the front alone: none is better in one and no worse in all
+  double memory_margin = 0.1;  // share of the usable memory that stays free
+  size_t top = 10;
+  std::optional<int64_t> tokens;  // of the job, instead of what rows say
+  std::optional<double> price;    // USD for a GPU and hour
+};
+
+// The rows that run, fit and have what is ranked by, best first: by the first objective, of equal
+// ones by the next, then by key.  Rows with one key are one row.  The order of `rows` does not
+// matter.  With `pareto` all of the front is returned, whatever `top` says.
+std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking);
+
+// One scenario of a sweep.
+struct SweepPoint {
+  std::vector<std::string> values;  // of each axis
+  enum class Outcome : uint8_t { open, illegal, found } outcome = Outcome::open;
+  StepRow row;            // found
+  std::string code, why;  // illegal: "E210", the first problem
+};
+
+struct SweepResult {
+  std::string name, file;
+  std::vector<std::string> axes;   // dotted paths
+  std::vector<SweepPoint> points;  // in the order of the axes, the last one fastest; of this shard
+  int64_t all = 0;                 // of all shards
+};
+
+}  // namespace stepcast

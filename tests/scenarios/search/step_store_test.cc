@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stores of rows: what is kept is there once and stays, and whatever else a file may be is refused.
+#include "scenarios/search/step_store.h"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sim/diagnostic.h"
+#include "sim/random.h"
+#include "tests/random_cases.h"
+#include "tests/temporary_folder.h"
+
+namespace stepcast::step_store_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+StepRow row(uint64_t n, const std::string& file = "my.yaml") {
+  StepRow r;
+  r.key = {splitmix(n), splitmix(n + 1)};
+  r.name = "my";
+  r.file = file;
+  r.settings = "parallel.tp=2 'parallel.layout=E(t|)*3'";
+  r.gpu = "H100-SXM";
+  r.recompute = "none";
+  r.schedule = "1f1b";
+  r.step_time_ps = 1'000'000'000'000 + static_cast<int64_t>(n);
+  r.peak_bytes = 40'000'000'000;
+  r.reserved_bytes = 50'000'000'000;
+  r.usable_bytes = 80'000'000'000;
+  r.tokens_per_gpu_s = 9'000.25;
+  r.mfu = 0.5;
+  return r;
+}
+
+std::vector<StepRow> rows_of(const std::string& path) {
+  std::vector<StepRow> rows;
+  read_steps(path, [&](StepRow r) { rows.push_back(std::move(r)); });
+  return rows;
+}
+
+void make(const std::string& path, uint64_t from, uint64_t to,
+          const std::string& file = "my.yaml") {
+  StepStore store(path);
+  for (uint64_t n = from; n < to; ++n) store.keep(row(n, file));
+  store.close();
+}
+
+std::string code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InputError& e) {
+    EXPECT_FALSE(e.diagnostics.front().message.empty());
+    EXPECT_FALSE(e.diagnostics.front().file.empty());
+    EXPECT_EQ(exit_status_of(e.diagnostics), 7);
+    return e.diagnostics.front().code;
+  }
+  return "";
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+void change_by_sql(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+}
+
+class Store : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name = "s.db") const {
+    return (folder_.path() / name).string();
+  }
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Store, GivesBackWhatWasKept) {
+  StepRow whole = row(1), rare = row(2);
+  whole.job_tokens = 1'000'000;
+  whole.price_usd_per_gpu_h = 2.5;
+  rare.step_time_ps.reset();
+  rare.reserved_bytes.reset();
+  rare.tokens_per_gpu_s.reset();
+  rare.mfu.reset();
+  rare.stage_layers = "9 9 8 6";
+  rare.settings = "a='\" ;--\n\xc3\xa9";
+  {
+    StepStore store(path());
+    EXPECT_TRUE(store.keep(whole));
+    EXPECT_TRUE(store.keep(rare));
+    store.close();
+  }
+  std::vector<StepRow> expected{whole, rare};
+  std::ranges::sort(expected, {}, &StepRow::key);
+  EXPECT_EQ(rows_of(path()), expected);
+}
+
+TEST_F(Store, KeepsARowOnce) {
+  StepStore store(path());
+  StepRow other = row(1);
+  other.settings = "b=2";
+  EXPECT_TRUE(store.keep(row(1)));
+  EXPECT_FALSE(store.keep(row(1)));
+  EXPECT_FALSE(store.keep(other));
+  store.commit();
+  EXPECT_FALSE(store.keep(other));
+  store.close();
+  EXPECT_EQ(rows_of(path()), std::vector{row(1)});
+  make(path(), 0, 3);
+  EXPECT_EQ(rows_of(path()).size(), 3u);
+}
+
+TEST_F(Store, LosesNothingThatWasCommittedWhenItsProcessIsKilled) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    StepStore store(path());
+    for (uint64_t n = 0; n < 50; ++n) store.keep(row(n));
+    store.commit();
+    for (uint64_t n = 50; n < 70; ++n) store.keep(row(n));
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(rows_of(path()).size(), 50u);
+  make(path(), 0, 70);
+  EXPECT_EQ(rows_of(path()).size(), 70u);
+}
+
+TEST_F(Store, DropsWhatWasNotCommitted) {
+  { StepStore(path()).keep(row(1)); }
+  EXPECT_TRUE(rows_of(path()).empty());
+}
+
+TEST_F(Store, LeavesOneFile) {
+  make(path(), 0, 10);
+  const auto begin = fs::directory_iterator(folder_.path());
+  EXPECT_EQ(std::distance(begin, fs::directory_iterator()), 1);
+}
+
+TEST_F(Store, IsOfOneProcess) {
+  StepStore first(path());
+  first.keep(row(1));
+  EXPECT_EQ(code_of([&] { StepStore second(path()); }), "E510");
+  EXPECT_EQ(code_of([&] { rows_of(path()); }), "E510");
+  first.close();
+  EXPECT_EQ(rows_of(path()).size(), 1u);
+}
+
+TEST_F(Store, UnitesInAnyOrder) {
+  StepRow earlier = row(3, "a.yaml"), later = row(3, "b.yaml");
+  later.mfu.reset();
+  for (const bool swapped : {false, true}) {
+    const std::string name = path(swapped ? "1.db" : "2.db");
+    StepStore store(name);
+    store.unite(swapped ? later : earlier);
+    store.unite(swapped ? earlier : later);
+    store.unite(row(4));
+    store.close();
+    EXPECT_THAT(rows_of(name), ::testing::UnorderedElementsAre(earlier, row(4)));
+  }
+}
+
+TEST_F(Store, RefusesForeignFiles) {
+  write(path("text.db"), std::string(5000, 'x'));
+  write(path("short.db"), "x");
+  change_by_sql(path("other.db"), "CREATE TABLE steps (key TEXT PRIMARY KEY)");
+  change_by_sql(path("marked.db"), "PRAGMA application_id=7");
+  for (const char* name : {"text.db", "short.db", "other.db", "marked.db"}) {
+    const std::string before = text_of(path(name));
+    EXPECT_EQ(code_of([&] { StepStore store(path(name)); }), "E511") << name;
+    EXPECT_EQ(code_of([&] { rows_of(path(name)); }), "E511") << name;
+    EXPECT_EQ(text_of(path(name)), before) << name;
+  }
+  EXPECT_EQ(code_of([&] { rows_of(path("nothing.db")); }), "E101");
+  EXPECT_EQ(code_of([&] { rows_of(folder_.path().string()); }), "E101");
+  EXPECT_EQ(code_of([&] { StepStore store(folder_.path().string()); }), "E502");
+  EXPECT_EQ(code_of([&] { StepStore store(path("no/folder.db")); }), "E502");
+}
+
+TEST_F(Store, RefusesLaterVersions) {
+  make(path(), 0, 3);
+  change_by_sql(path(), "PRAGMA user_version=2; ALTER TABLE steps ADD COLUMN energy_j REAL");
+  EXPECT_EQ(code_of([&] { StepStore store(path()); }), "E512");
+  EXPECT_EQ(code_of([&] { rows_of(path()); }), "E512");
+}
+
+TEST_F(Store, RefusesTruncatedFiles) {
+  make(path(), 0, 500);
+  const std::string whole = text_of(path());
+  ASSERT_GT(whole.size(), 20'000u);
+  for (size_t size = 1; size < whole.size(); size += 977) {
+    write(path("cut.db"), whole.substr(0, size));
+    const std::string code = code_of([&] { rows_of(path("cut.db")); });
+    EXPECT_TRUE(code == "E513" || code == "E511") << size << ' ' << code;
+    EXPECT_EQ(code_of([&] { StepStore store(path("cut.db")); }), code) << size;
+  }
+  write(path("empty.db"), "");  // of a process that was killed before its first row
+  EXPECT_TRUE(rows_of(path("empty.db")).empty());
+}
+
+TEST_F(Store, RefusesWhatItDidNotMake) {
+  const char* const changes[] = {
+      "CREATE TRIGGER t AFTER INSERT ON steps BEGIN DELETE FROM steps; END",
+      "CREATE VIEW v AS SELECT load_extension('x')",
+      "CREATE TABLE more (a)",
+      "CREATE INDEX i ON steps (tp)",
+      "ALTER TABLE steps ADD COLUMN more TEXT",
+      "UPDATE steps SET tp = 'many'",
+      "UPDATE steps SET tp = 0",
+      "UPDATE steps SET name = x'00'",
+      "UPDATE steps SET step_time_ps = -1",
+      "UPDATE steps SET step_time_ps = 1.5",
+      "UPDATE steps SET mfu = 9e999",
+      "UPDATE steps SET key = 'KEY'",
+      "UPDATE steps SET settings = zeroblob(100000)",
+      "UPDATE steps SET settings = printf('%.*c', 100000, 'x')",
+  };
+  for (const char* sql : changes) {
+    fs::remove(path());
+    make(path(), 0, 1);
+    change_by_sql(path(), sql);
+    EXPECT_EQ(code_of([&] { rows_of(path()); }), "E513") << sql;
+  }
+}
+
+// Bytes changed at random: rows that a step could have, or a refusal; never anything else.
+TEST_F(Store, TakesChangedFiles) {
+  make(path(), 0, 60);
+  const std::string whole = text_of(path());
+  int refused = 0;
+  const auto cases = static_cast<int>(testing::random_cases(300));
+  for (int i = 0; i < cases; ++i) {
+    CountedRandom random(static_cast<uint64_t>(i));
+    std::string changed = whole;
+    for (uint64_t n = 1 + random.below(6); n > 0; --n) {
+      // Half of them in the headers, which say how the rest is read.
+      const uint64_t range = random.below(2) == 0 ? 400 : changed.size();
+      changed[random.below(range)] = static_cast<char>(random.below(256));
+    }
+    if (random.below(8) == 0) changed.resize(random.below(changed.size()));
+    write(path("changed.db"), changed);
+    for (const char* more : {"-wal", "-journal"}) fs::remove(path("changed.db") + more);
+    const std::string code = code_of([&] {
+      for (const StepRow& r : rows_of(path("changed.db"))) EXPECT_GT(r.tp, 0);
+      if (i % 16 != 0) return;  // what writes waits for the disk
+      StepStore store(path("changed.db"));
+      store.keep(row(1000));
+      store.close();
+    });
+    if (!code.empty()) ++refused;
+  }
+  EXPECT_GT(refused, cases / 4);
+}
+
+TEST(StoreFiles, WhereLogsAreWritten) {
+  EXPECT_TRUE(is_local_file_system(0xEF53));
+  EXPECT_TRUE(is_local_file_system(static_cast<int32_t>(0x9123683E)));  // as 32 bits hold it
+  EXPECT_FALSE(is_local_file_system(0x6969));                           // NFS
+  EXPECT_FALSE(is_local_file_system(0x0BD00BD0));                       // Lustre
+  EXPECT_FALSE(is_local_file_system(0x65735546));                       // FUSE
+}
+
+TEST(StoreFiles, AreThoseOfAFolder) {
+  const testing::TemporaryFolder folder;
+  EXPECT_THROW(store_files(folder.path().string()), InputError);
+  EXPECT_THROW(store_files((folder.path() / "no").string()), InputError);
+  for (const char* name : {"b.db", "a.db", "c.db-wal", "d.txt"})
+    std::ofstream(folder.path() / name) << "x";
+  EXPECT_EQ(store_files(folder.path().string()),
+            (std::vector{(folder.path() / "a.db").string(), (folder.path() / "b.db").string()}));
+  EXPECT_EQ(store_files((folder.path() / "d.txt").string()).size(), 1u);
+}
+
+// --------------------------------------------------------------------------------------- ranking
+
+TEST(Ranking, IsThatOfTheRowsInAnyOrder) {
+  std::vector<StepRow> rows;
+  for (uint64_t n = 0; n < 40; ++n) {
+    rows.push_back(row(n));
+    rows.back().step_time_ps = static_cast<int64_t>(1 + n % 7);  // many equal ones
+    rows.back().reserved_bytes = 1000 - static_cast<int64_t>(n % 11);
+  }
+  rows.push_back(row(3, "a.yaml"));
+  StepRanking ranking;
+  const std::vector<StepRow> best = rank_steps(rows, ranking);
+  ASSERT_EQ(best.size(), 10u);
+  CountedRandom random(1);
+  for (int i = 0; i < 20; ++i) {
+    for (size_t a = rows.size(); a > 1; --a) std::swap(rows[a - 1], rows[random.below(a)]);
+    EXPECT_EQ(rank_steps(rows, ranking), best);
+    // Ranked in parts, as those of a store that is larger than memory are.
+    const std::vector<StepRow> half(rows.begin(), rows.begin() + 20);
+    std::vector<StepRow> two = rank_steps(half, ranking);
+    two.insert(two.end(), rows.begin() + 20, rows.end());
+    EXPECT_EQ(rank_steps(two, ranking), best);
+  }
+}
+
+TEST(Ranking, LeavesOutWhatDoesNotFit) {
+  StepRow tight = row(1), deadlock = row(2), wide = row(3);
+  tight.reserved_bytes = tight.usable_bytes;
+  deadlock.step_time_ps.reset();
+  StepRanking ranking;
+  EXPECT_EQ(rank_steps({tight, deadlock, wide}, ranking).size(), 1u);
+  ranking.memory_margin = 0;
+  EXPECT_EQ(rank_steps({tight, deadlock, wide}, ranking).size(), 2u);
+  ranking.by = {SearchObjective::price};
+  EXPECT_TRUE(rank_steps({wide}, ranking).empty());
+  ranking.tokens = 1'000'000;
+  ranking.price = 2;
+  EXPECT_EQ(rank_steps({wide}, ranking).size(), 1u);
+}
+
+TEST(Ranking, FrontHasWhatNothingBeats) {
+  std::vector<StepRow> rows;
+  for (uint64_t n = 0; n < 5; ++n) {
+    rows.push_back(row(n));
+    rows.back().step_time_ps = static_cast<int64_t>(10 + n);
+    rows.back().reserved_bytes = static_cast<int64_t>(n == 3 ? 2000 : 1000 - n);
+  }
+  StepRanking ranking;
+  ranking.by = {SearchObjective::step_time, SearchObjective::peak_memory};
+  ranking.pareto = true;
+  ranking.top = 1;
+  const std::vector<StepRow> front = rank_steps(rows, ranking);
+  ASSERT_EQ(front.size(), 4u);
+  for (const StepRow& r : front) EXPECT_NE(r.key, rows[3].key);
+}
+
+TEST(ShellWords, AreReadBackByAShell) {
+  EXPECT_EQ(shell_word("parallel.tp=2"), "parallel.tp=2");
+  EXPECT_EQ(shell_word("a=E(t|)*3"), "'a=E(t|)*3'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+}  // namespace
+}  // namespace stepcast::step_store_test

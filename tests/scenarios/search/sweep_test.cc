@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sweeps: each point is what `run` says of it, and what is wrong with axes is said.
+#include "scenarios/search/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "scenarios/forecast/forecast.h"
+#include "tests/scenarios/loading.h"
+#include "tests/temporary_folder.h"
+
+namespace stepcast::sweep_test {
+namespace {
+
+const std::string kSmall =
+    "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+    "batch: {global: 16, seq: 2048}\n";
+
+ScenarioDocument document(const std::string& text) {
+  return ScenarioDocument::of_text(text, "run.yaml", "");
+}
+
+TEST(Sweep, PointsAreWhatRunSays) {
+  const std::string texts[] = {
+      kSmall + "sweep: {axes: {parallel.tp: [1, 2], batch.micro: [1, 2]}}\n",
+      kSmall + "perturb: [{where: rank 3, compute: 0.8}]\nsweep: {axes: {parallel.tp: [2, 4]}}\n",
+      kSmall + "mode: decode\nsweep: {axes: {parallel.tp: [2, 4]}}\n",
+      kSmall + "parallel: {pp: 2}\nsweep: {axes: {schedule: [1f1b, zb-1p-auto]}}\n"};
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    const SweepResult result = sweep(document(text));
+    ASSERT_FALSE(result.points.empty());
+    for (const SweepPoint& p : result.points) {
+      ASSERT_EQ(p.outcome, SweepPoint::Outcome::found) << p.why;
+      LoadOptions options;
+      for (size_t a = 0; a < result.axes.size(); ++a)
+        options.set.emplace_back(result.axes[a], p.values[a]);
+      const Result run = forecast(load_scenario_text(text, "run.yaml", options));
+      EXPECT_EQ(p.row.step_time_ps, run.step_time.count());
+      EXPECT_EQ(p.row.reserved_bytes, run.memory_reserved.value);
+      EXPECT_EQ(p.row.usable_bytes, run.memory_usable.value);
+      EXPECT_EQ(p.row.peak_bytes, run.memory[run.peak_role].memory.peak.value);
+      EXPECT_EQ(p.row.tokens_per_gpu_s, run.tokens_per_s_per_gpu);
+      EXPECT_EQ(p.row.fits(), run.fits);
+      EXPECT_EQ(p.row.mfu.value_or(run.utilization.mfu_full_attention),
+                run.utilization.mfu_full_attention);
+    }
+  }
+}
+
+TEST(Sweep, GoesThroughAllCombinationsOrPairs) {
+  const std::string axes = "axes: {parallel.tp: [1, 2, 3], batch.micro: [1, 2, 4]}";
+  const SweepSpace product(document(kSmall + "sweep: {" + axes + "}\n"));
+  EXPECT_EQ(product.size(), 9u);
+  EXPECT_EQ(settings_text(product.settings(1)), "parallel.tp=1 batch.micro=2");
+  const SweepSpace zipped(document(kSmall + "sweep: {mode: zip, " + axes + "}\n"));
+  EXPECT_EQ(zipped.size(), 3u);
+  EXPECT_EQ(settings_text(zipped.settings(2)), "parallel.tp=3 batch.micro=4");
+}
+
+TEST(Sweep, AxesOfTheCommandLineReplaceThoseOfTheFile) {
+  SweepOptions options;
+  options.axes = {"parallel.tp=8", "precision=bf16-mixed,fp8-delayed", "model={preset: llama3-8b}"};
+  const SweepSpace space(document(kSmall + "sweep: {axes: {parallel.tp: [1, 2], seed: 1}}\n"),
+                         options);
+  EXPECT_EQ(space.paths(), (std::vector<std::string>{"seed", "parallel.tp", "precision", "model"}));
+  EXPECT_EQ(space.size(), 2u);
+}
+
+TEST(Sweep, CountsWhatIsNoScenario) {
+  const SweepResult result = sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 3, x]}}\n"));
+  ASSERT_EQ(result.points.size(), 3u);
+  EXPECT_EQ(result.points[0].outcome, SweepPoint::Outcome::found);
+  EXPECT_EQ(result.points[1].outcome, SweepPoint::Outcome::illegal);
+  EXPECT_EQ(result.points[1].code, "E210");
+  EXPECT_EQ(result.points[2].code, "E107");
+}
+
+TEST(Sweep, SaysAllThatIsWrongWithItsSection) {
+  const auto codes = [](const std::string& section, std::vector<std::string> axes = {}) {
+    std::string all;
+    try {
+      SweepOptions options;
+      options.axes = std::move(axes);
+      SweepSpace space(document(kSmall + section), options);
+    } catch (const InputError& e) {
+      for (const Diagnostic& d : e.diagnostics) {
+        all += (all.empty() ? "" : " ") + d.code;
+        EXPECT_GT(d.line, 0) << d.message;
+        EXPECT_FALSE(d.help.empty() && d.label.empty()) << d.message;
+      }
+    }
+    return all;
+  };
+  EXPECT_EQ(codes(""), "E126");
+  EXPECT_EQ(codes("sweep: {axes: {}}\n"), "E126");
+  EXPECT_EQ(codes("sweep: 3\n"), "E107");
+  EXPECT_EQ(codes("sweep: {axes: [1]}\n"), "E107");
+  EXPECT_EQ(codes("sweep: {axis: {parallel.tp: 1}}\n"), "E102");
+  EXPECT_EQ(codes("sweep: {axes: {parallel.tpp: [1, 2], batch.micro: []}, mode: random}\n"),
+            "E102 E125 E125");
+  EXPECT_EQ(codes("sweep: {axes: {search.top: [1, 2]}}\n"), "E102");
+  EXPECT_EQ(codes("sweep: {mode: zip, axes: {parallel.tp: [1, 2], batch.micro: [1, 2, 4]}}\n"),
+            "E127");
+  EXPECT_EQ(codes("", {"parallel.tp", "=2", "parallel.pp="}), "E004 E004 E125");
+  std::string many = "seed: [0";
+  for (int i = 1; i < 1000; ++i) many += ", " + std::to_string(i);
+  std::string axes;
+  for (const char* path : {"", "replicas", "parallel.tp", "parallel.pp"})
+    axes += *path == 0 ? many + ']' : ", " + std::string(path) + many.substr(4) + ']';
+  EXPECT_EQ(codes("sweep: {axes: {" + axes + "}}\n"), "E123");  // 10^12 points
+}
+
+TEST(Sweep, PartsMakeTheWhole) {
+  const ScenarioDocument d = document(
+      kSmall +
+      "sweep: {axes: {parallel.tp: [1, 2, 4], batch.micro: [1, 2], parallel.pp: [1, 2]}}\n");
+  const auto rows = [&](SearchShard shard, int jobs) {
+    SweepRun run;
+    run.shard = shard;
+    run.jobs = jobs;
+    run.version = "1";
+    std::map<Hash128, StepRow> all;
+    for (const SweepPoint& p : sweep(d, {}, run).points)
+      if (p.outcome == SweepPoint::Outcome::found) {
+        EXPECT_TRUE(all.emplace(p.row.key, p.row).second);
+      }
+    return all;
+  };
+  const auto whole = rows({}, 1);
+  EXPECT_EQ(rows({}, 3), whole);
+  auto together = rows({2, 3}, 2);
+  together.merge(rows({0, 3}, 1));
+  together.merge(rows({1, 3}, 1));
+  EXPECT_EQ(together, whole);
+}
+
+TEST(Sweep, EndsWhenItIsAskedTo) {
+  SweepRun run;
+  int asked = 0;
+  run.stop = [&] { return ++asked > 2; };
+  const SweepResult result =
+      sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 2, 4, 8]}}\n"), {}, run);
+  EXPECT_EQ(result.points[1].outcome, SweepPoint::Outcome::found);
+  EXPECT_EQ(result.points[2].outcome, SweepPoint::Outcome::open);
+  EXPECT_EQ(result.points[3].values, std::vector<std::string>{"8"});
+}
+
+// ------------------------------------------------------------------------------------------- keys
+
+Hash128 key(const std::string& text, const std::string& version = "1") {
+  return step_key(load_scenario_text(text, "run.yaml"), version);
+}
+
+TEST(StepKey, IsThatOfTheStep) {
+  const Hash128 own = key(kSmall);
+  EXPECT_EQ(key(kSmall + "name: other\n"), own);
+  EXPECT_EQ(key(kSmall + "parallel: {tp: 1}\nsearch: {top: 3}\njob: {tokens: 1T}\n"), own);
+  EXPECT_EQ(key(kSmall + "sweep: {axes: {seed: [1]}}\n"), own);
+  for (const char* more : {"parallel: {tp: 2}\n", "seed: 1\n", "in_situ: off\n", "replicas: 2\n",
+                           "perturb: [{where: rank 3, compute: 0.8}]\n"})
+    EXPECT_NE(key(kSmall + more), own) << more;
+  EXPECT_NE(key(kSmall, "2"), own);
+}
+
+TEST(StepKey, KnowsTheFilesThatAScenarioNames) {
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder.path() / name) << text;
+  };
+  const auto own = [&] {
+    return step_key(load_scenario((folder.path() / "run.yaml").string()), "1");
+  };
+  write("run.yaml",
+        "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+        "batch: {global: 8, seq: 2048}\nparallel: {pp: 2}\nschedule: {file: order.csv}\n");
+  write("order.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  const Hash128 first = own();
+  EXPECT_EQ(own(), first);
+  write("order.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+  EXPECT_NE(own(), first);
+}
+
+// ------------------------------------------------------------------------------ searches that keep
+
+TEST(Search, TakesUpWhatItKept) {
+  const std::string text =
+      kSmall +
+      "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5}\n";
+  SearchRun run;
+  run.forecasts = false;
+  run.jobs = 2;
+  const SearchAnswer plain = search_layouts(document(text), {}, run);
+  std::mutex mutex;
+  std::map<Hash128, Evaluator::Trial> kept;
+  std::atomic<int> simulated{0};
+  run.remember = [&](const Scenario& scenario, const auto&, const auto& simulate) {
+    const Hash128 own = step_key(scenario, "1");
+    {
+      const std::lock_guard lock(mutex);
+      if (const auto known = kept.find(own); known != kept.end()) return known->second;
+    }
+    ++simulated;
+    const Evaluator::Trial trial = simulate();
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(kept.emplace(own, trial).second);
+    return trial;
+  };
+  const auto same = [&](const SearchAnswer& answer) {
+    ASSERT_EQ(answer.rows.size(), plain.rows.size());
+    for (size_t i = 0; i < plain.rows.size(); ++i) {
+      EXPECT_EQ(answer.rows[i].layout, plain.rows[i].layout);
+      EXPECT_EQ(answer.rows[i].outcome, plain.rows[i].outcome);
+      EXPECT_EQ(answer.rows[i].time, plain.rows[i].time);
+      EXPECT_EQ(answer.rows[i].peak, plain.rows[i].peak);
+      EXPECT_EQ(answer.rows[i].reserved, plain.rows[i].reserved);
+    }
+    ASSERT_EQ(answer.result.best.size(), plain.result.best.size());
+    for (size_t i = 0; i < plain.result.best.size(); ++i)
+      EXPECT_EQ(answer.result.best[i].set, plain.result.best[i].set);
+    for (size_t i = 0; i < plain.result.decided.size(); ++i)
+      EXPECT_EQ(answer.result.decided[i].count, plain.result.decided[i].count);
+  };
+  same(search_layouts(document(text), {}, run));
+  EXPECT_EQ(simulated, static_cast<int>(plain.rows.size()));
+  same(search_layouts(document(text), {}, run));
+  EXPECT_EQ(simulated, static_cast<int>(plain.rows.size()));
+  // In parts, then as a whole: what the parts found is not simulated again.
+  kept.clear();
+  for (int64_t i = 0; i < 3; ++i) {
+    run.shard = {i, 3};
+    search_layouts(document(text), {}, run);
+  }
+  run.shard = {};
+  same(search_layouts(document(text), {}, run));
+}
+
+}  // namespace
+}  // namespace stepcast::sweep_test

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/store/session.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "scenarios/search/shard.h"
+#include "sim/text.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> interrupt_noted{false}, terminate_noted{false};
+
+extern "C" void note_ctrl_c(int) {
+  interrupt_noted = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+extern "C" void note_terminate(int) {
+  terminate_noted = true;
+}
+
+std::string counted_shards(const std::string& text) {
+  const int64_t n = parse_count("--slurm", text, 1);
+  if (n > 100'000) usage_error("E004", "--slurm " + text + " is more than 100,000 tasks", "fewer");
+  return fmt::to_string(n);
+}
+
+// "my" of "runs/my.yaml": what files of this scenario are called.
+std::string stem_of(const std::string& file) {
+  std::string stem = file == "-" ? "stdin" : fs::path(file).stem().string();
+  for (char& c : stem)
+    if (!is_digit(c) && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && c != '-' && c != '_')
+      c = '_';
+  return stem.empty() ? "scenario" : stem.substr(0, 100);
+}
+
+// The same line as a task of an array runs it.
+std::string task_line(const Arguments& args) {
+  std::string line;
+  for (size_t i = 0; i < args.words.size(); ++i) {
+    const std::string& word = args.words[i];
+    const bool with_value = word == "--slurm" || word == "--shard" || word == "-o" ||
+                            word == "--out" || word == "--output";
+    if (with_value) {
+      ++i;
+      continue;
+    }
+    if (word.starts_with("--slurm=") || word.starts_with("--shard=") ||
+        word.starts_with("--out=") || word.starts_with("--output=") || word == "--force")
+      continue;
+    line += (line.empty() ? "" : " ") + shell_word(word);
+  }
+  return line;
+}
+
+}  // namespace
+
+void add_many_steps(CLI::App* sub, Arguments& args) {
+  sub->add_option("--store", args.store,
+                  "keep what is simulated in this folder, and take up what is there")
+      ->option_text("DIR");
+  sub->add_option("--shard", args.shard,
+                  "do a part: 2/64, the second of 64; auto: as sbatch --array, srun, mpirun,\n"
+                  "Kubernetes or HyperQueue say; auto/64")
+      ->option_text("I/N");
+  sub->add_option("--slurm", args.slurm, "print a batch script of N tasks instead of running")
+      ->option_text("N");
+  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
+}
+
+int jobs_of(const Arguments& args) {
+  // Each has caches of its own; more than this serve no machine.
+  constexpr int64_t kMostJobs = 256;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
+}
+
+SearchShard shard_of(const Arguments& args) {
+  if (args.shard.empty()) return {};
+  return read_shard(args.shard, [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  });
+}
+
+bool wrote_batch_script(const Arguments& args) {
+  if (args.slurm.empty()) return false;
+  if (args.store.empty())
+    usage_error("E003", "--slurm needs --store DIR", "a folder that all nodes see");
+  if (args.file == "-")
+    usage_error("E003", "--slurm needs a file", "tasks cannot read this standard input");
+  const std::string tasks = counted_shards(args.slurm);
+  std::string whole = task_line(args);
+  std::string line = whole + fmt::format(" --shard auto/{}", tasks);
+  if (!args.jobs) line += " -j \"${SLURM_CPUS_PER_TASK:-1}\"";
+  const std::string text = fmt::format(
+      "#!/bin/bash\n"
+      "#SBATCH --job-name={}\n"
+      "#SBATCH --array=1-{}\n"
+      "#SBATCH --cpus-per-task=4\n"
+      "#SBATCH --time=01:00:00\n"
+      "#SBATCH --signal=B:TERM@60\n"
+      "#SBATCH --requeue\n"
+      "# Each task keeps its rows in {}.  Tasks that were stopped go on where they were when they\n"
+      "# are started again.  When all have ended, the answer, without simulating anew:\n"
+      "#   stepcast {}\n"
+      "exec stepcast {}\n",
+      shell_word("stepcast-" + stem_of(args.file)), tasks, shell_word(args.store), whole, line);
+  deliver(text, args.output, args.force);
+  return true;
+}
+
+bool was_interrupted() {
+  return interrupt_noted;
+}
+
+NotedSignals::NotedSignals(bool terminate)
+    : terminate_(terminate), interrupt_before_(std::signal(SIGINT, note_ctrl_c)) {
+  if (interrupt_before_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  if (terminate_) std::signal(SIGTERM, note_terminate);
+}
+
+NotedSignals::~NotedSignals() {
+  std::signal(SIGINT, interrupt_before_ == SIG_IGN ? SIG_IGN : SIG_DFL);
+  if (terminate_) std::signal(SIGTERM, SIG_DFL);
+}
+
+StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& document,
+                           const std::string& command, const std::string& file,
+                           const SearchShard& shard)
+    : job_(job_of(document)) {
+  std::vector<std::pair<std::string, std::string>> sets;
+  for (const auto& [path, value] : parse_sets(args.set))
+    if (!path.starts_with("search.") && !path.starts_with("sweep.")) sets.emplace_back(path, value);
+  settings_ = settings_text(sets);
+  std::error_code error;
+  fs::create_directories(args.store, error);
+  if (error || !fs::is_directory(args.store))
+    throw file_error(
+        "E502",
+        "cannot make the folder '" + args.store + "'" + (error ? ": " + error.message() : ""),
+        args.store, "--store DIR names another");
+  const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(file),
+                                                          command, shard.index + 1, shard.count);
+  take_up(own.string());
+  store_.emplace(own.string());
+  for (const std::string& other : store_files(args.store)) {
+    if (other == own.string()) continue;
+    try {
+      take_up(other);
+    } catch (const InputError& e) {
+      // Another part of the same work has it open.
+      if (e.diagnostics.front().code != "E510") throw;
+    }
+  }
+}
+
+void StoreSession::take_up(const std::string& file) {
+  if (!fs::exists(file)) return;
+  read_steps(file, [&](const StepRow& row) {
+    using Outcome = Evaluator::Trial::Outcome;
+    Evaluator::Trial trial{Outcome::impossible, {}, Bytes{row.peak_bytes}, {}};
+    if (row.step_time_ps && row.reserved_bytes)
+      trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
+               Bytes{*row.reserved_bytes}};
+    known_.try_emplace(row.key, trial);
+  });
+}
+
+RememberedTrial StoreSession::remember() {
+  return [this](const Scenario& scenario,
+                const std::vector<std::pair<std::string, std::string>>& settings,
+                const std::function<Evaluator::Trial()>& simulate) {
+    if (terminate_noted) throw Terminated{};
+    const Hash128 key = step_key(scenario, version());
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    }
+    const Evaluator::Trial trial = simulate();
+    std::string all = settings_;
+    if (!settings.empty()) all += (all.empty() ? "" : " ") + settings_text(settings);
+    StepRow row = step_row(scenario, std::move(all), trial, job_);
+    row.key = key;
+    const std::lock_guard lock(mutex_);
+    known_.try_emplace(key, trial);
+    store_->keep(row);
+    if (const Clock::time_point now = Clock::now(); now - committed_ >= std::chrono::seconds(1)) {
+      store_->commit();
+      committed_ = now;
+    }
+    return trial;
+  };
+}
+
+void StoreSession::end_early(int64_t done, int64_t total, const std::string& what) {
+  store_->close();
+  write_stderr(
+      fmt::format("Stopped by SIGTERM: {} of {} {} are left. What was simulated is kept "
+                  "in {}; the same line goes on from there.\n",
+                  total - done, total, what, escape_text(store_->path())));
+}
+
+}  // namespace stepcast::cli

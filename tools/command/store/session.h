@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands that forecast many steps have in common: their part of the work (--shard), the rows
+// they keep and take up again (--store), the batch script that starts them (--slurm), and how they
+// end when they are asked to.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "scenarios/search/step_store.h"
+#include "scenarios/search/sweep.h"
+#include "tools/command/command.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stepcast::cli {
+
+// --store, --shard, --slurm, -j.
+void add_many_steps(CLI::App* sub, Arguments& args);
+
+// The part that --shard says; the whole without it.  Throws InputError E004.
+SearchShard shard_of(const Arguments& args);
+
+// The threads that -j says; without it one for each core.
+int jobs_of(const Arguments& args);
+
+// Writes the batch script that --slurm asks for, to standard output or --out.  False without it.
+// Throws InputError E003 if there is no --store.
+bool wrote_batch_script(const Arguments& args);
+
+// Ctrl-C was typed (once; the second one ends the process).
+bool was_interrupted();
+
+// From here on Ctrl-C is noted, and with a store SIGTERM too.  Where Ctrl-C is ignored, it stays so.
+class NotedSignals {
+ public:
+  explicit NotedSignals(bool terminate);
+  NotedSignals(const NotedSignals&) = delete;
+  NotedSignals& operator=(const NotedSignals&) = delete;
+  ~NotedSignals();
+
+ private:
+  bool terminate_;
+  void (*interrupt_before_)(int);
+};
+
+// SIGTERM arrived: thrown by whatever works next.
+struct Terminated : std::exception {};
+
+constexpr int kExitInterrupted = 130;
+constexpr int kExitTerminated = 143;
+
+// The rows of a folder: those of all files in it are known, new ones go into the file of this
+// command, scenario and part of the work.  Committed each second, and when it ends.
+class StoreSession {
+ public:
+  // `file`: the scenario's.  Throws InputError as StepStore().
+  StoreSession(const Arguments& args, const ScenarioDocument& document, const std::string& command,
+               const std::string& file, const SearchShard& shard);
+
+  // For SearchRun and SweepRun; throws Terminated.
+  RememberedTrial remember();
+  // What there is to say when SIGTERM ended the command: how many rows are kept.  Commits.
+  void end_early(int64_t done, int64_t total, const std::string& what);
+  void close() { store_->close(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct KeyHash {
+    size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
+  };
+  void take_up(const std::string& file);
+
+  std::string settings_;  // that the command line sets
+  JobFacts job_;
+  std::optional<StepStore> store_;
+  std::mutex mutex_;
+  std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by key
+  Clock::time_point committed_ = Clock::now();
+};
+
+}  // namespace stepcast::cli

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast top DIR|FILE...: the best rows of stores.  stepcast merge DIR|FILE... -o ALL: stores as
+// one.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <filesystem>
+
+#include "report/text/steps.h"
+#include "scenarios/document/number.h"
+#include "scenarios/search/step_store.h"
+#include "sim/text.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> all_files(const Arguments& args) {
+  std::vector<std::string> files;
+  for (const std::string& name : args.files)
+    for (std::string& file : store_files(name)) files.push_back(std::move(file));
+  return files;
+}
+
+StepRanking ranking_of(const Arguments& args) {
+  StepRanking ranking;
+  if (!args.objectives.empty()) ranking.by.clear();
+  for (const std::string& word : args.objectives) {
+    std::vector<std::string_view> names;
+    for (int i = 0; i < kSearchObjectives; ++i)
+      names.push_back(name_of(static_cast<SearchObjective>(i)));
+    ranking.by.push_back(static_cast<SearchObjective>(parse_word("--by", word, names)));
+  }
+  ranking.pareto = args.pareto;
+  ranking.top = static_cast<size_t>(args.top.value_or(10));
+  ranking.memory_margin = args.memory_margin.value_or(ranking.memory_margin);
+  if (args.tokens) ranking.tokens = static_cast<int64_t>(*args.tokens);
+  ranking.price = args.gpu_price;
+  return ranking;
+}
+
+int top_command(const Arguments& args, const Terminal& terminal) {
+  if (args.csv && args.json) usage_error("E003", "one of --csv and --json at a time");
+  const StepRanking ranking = ranking_of(args);
+  // What is ranked far behind is dropped now and then: stores may have many more rows than memory.
+  constexpr size_t kAtOnce = 1'000'000;
+  std::vector<StepRow> rows;
+  for (const std::string& file : all_files(args))
+    read_steps(file, [&](StepRow row) {
+      rows.push_back(std::move(row));
+      if (rows.size() >= kAtOnce) rows = rank_steps(std::move(rows), ranking);
+    });
+  rows = rank_steps(std::move(rows), ranking);
+  TextStyle style = terminal.out;
+  style.width = std::max(style.width, terminal.columns);
+  write_stdout(args.json  ? steps_json(rows, ranking, version())
+               : args.csv ? steps_csv(rows)
+                          : steps_text(rows, ranking, style));
+  return 0;
+}
+
+int merge_command(const Arguments& args, const Terminal&) {
+  const std::string& to = args.output;
+  if (to.empty() || to == "-") usage_error("E003", "merge needs -o FILE", "-o all.db");
+  const std::vector<std::string> files = all_files(args);
+  std::error_code error;
+  if (fs::exists(to, error) && !args.force)
+    throw file_error("E501", "'" + to + "' exists already", to, "--force overwrites it");
+  for (const std::string& file : files)
+    if (fs::equivalent(file, to, error))
+      throw file_error("E502", "'" + to + "' is one of the stores that are merged", to,
+                       "another name");
+  // Made beside it: a merge that fails leaves what was there.
+  const std::string temporary = fmt::format("{}.{}.part", to, ::getpid());
+  int64_t rows = 0;
+  try {
+    StepStore all(temporary);
+    for (const std::string& file : files)
+      read_steps(file, [&](const StepRow& row) {
+        all.unite(row);
+        ++rows;
+      });
+    all.close();
+    fs::rename(temporary, to);
+  } catch (...) {
+    for (const char* more : {"", "-wal", "-journal"}) fs::remove(temporary + more, error);
+    throw;
+  }
+  int64_t distinct = 0;
+  read_steps(to, [&](const StepRow&) { ++distinct; });
+  if (!args.quiet)
+    write_stderr(fmt::format("{} of {} in {}, from {}\n", counted(distinct, "row", "rows"),
+                             grouped(rows), escape_text(to),
+                             counted(static_cast<int64_t>(files.size()), "store", "stores")));
+  return 0;
+}
+
+}  // namespace
+
+void add_top(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "top", "List the best rows of stores", chosen, top_command);
+  sub->footer(
+      "Stores are what `stepcast search` and `sweep` keep with --store (docs/store.md).\n\n"
+      "  stepcast top runs/ --by step_time,price --pareto --csv");
+  add_files(sub, args, "STORE", "folders of stores, or files");
+  sub->add_option(
+         "--by", args.objectives,
+         "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; of several\n"
+         "the first counts most")
+      ->delimiter(',')
+      ->option_text("NAMES");
+  sub->add_flag("--pareto", args.pareto,
+                "the rows than which none is better in one of --by and no worse in all");
+  add_count(sub, "-n,--top", args.top, 1, "how many rows; default 10");
+  add_quantity(
+      sub, "--memory-margin", args.memory_margin,
+      [](const Value& v, std::string_view what, Problems& problems) {
+        return read_share(v, what, problems);
+      },
+      "of the usable memory that stays free; default 10%", "SHARE");
+  add_quantity(
+      sub, "--tokens", args.tokens,
+      [](const Value& v, std::string_view what, Problems& problems) {
+        return read_tokens(v, what, problems);
+      },
+      "that the whole job trains on, instead of what rows say: 15T", "N");
+  add_quantity(
+      sub, "--price", args.gpu_price,
+      [](const Value& v, std::string_view, Problems& problems) { return read_price(v, problems); },
+      "of a GPU, instead of what rows say: 2.5USD/GPUh", "PRICE");
+  sub->add_flag("--csv", args.csv, "all columns as CSV");
+  add_common(sub, args);
+}
+
+void add_merge(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "merge", "Make one store of several", chosen, merge_command);
+  sub->footer("  stepcast merge runs/ -o all.db");
+  add_files(sub, args, "STORE", "folders of stores, or files");
+  sub->add_option("-o,--output", args.output, "the store to write")->option_text("FILE");
+  add_force(sub, args);
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli
