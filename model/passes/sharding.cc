@@ -205,6 +205,10 @@ Bytes UnitGathers::cast_bytes(const Unit& unit) const {
 }
 
 void UnitGathers::gather(Unit& unit) {
+  // The buffer is set to zero first (partition_parameters.py, _allgather_param: torch.zeros).
+  if (s_.plan.sharding.in_lists && unit.is_gathered())
+    p_.compute("gather buffer",
+               s_.memory_bound(Kernel::fill, s_.bytes(unit.dense + unit.experts, 1)));
   gather_from(dense_replicas(s_.plan), unit.dense, unit);
   gather_from(expert_replicas(s_.plan), unit.experts, unit);
   if (!unit.is_gathered()) return;
