@@ -475,6 +475,19 @@ std::string communication_panel(const Result& r) {
                                            {"", false},
                                            {"price", false}}};
   HtmlTable table("Communication of " + role_name(r, role) + ", the critical rank", columns);
+  // Inside nodes, over the network.
+  std::array<Time, 2> total{}, exposed{};
+  for (const ExposedLine& l : lines) {
+    const bool network = r.prices->by_work[static_cast<size_t>(l.work)].crosses_nodes;
+    total[network ? 1 : 0] += l.total;
+    exposed[network ? 1 : 0] += l.exposed;
+  }
+  const auto sentence = [&](size_t which, std::string_view where) {
+    return total[which].count() == 0
+               ? std::string()
+               : fmt::format("{}: {} of {} exposed. ", where, format_time(exposed[which]),
+                             format_time(total[which]));
+  };
   double most = 1e-9;
   for (const ExposedLine& l : lines) most = std::max(most, share_of(l.total, r.step_time));
   size_t shown = 0;
@@ -501,7 +514,9 @@ std::string communication_panel(const Result& r) {
   return html_section(
       "communication", "Communication",
       "<ul class=\"legend\"><li>" + swatch("t-exposed") + "exposed</li><li>" + swatch("t-hidden") +
-          "beside compute</li></ul>\n" + table.finish() +
+          "beside compute</li></ul>\n" + "<p>" +
+          html_text(sentence(0, "Inside nodes") + sentence(1, "Over the network")) + "</p>\n" +
+          table.finish() +
           note("Exposed is communication while nothing computes on the rank; two at a time "
                "both count, so that the sum may exceed what the account has."));
 }

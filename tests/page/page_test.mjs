@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
 
 const tools = createRequire(resolve(process.env.PAGE_TOOLS, "package.json"));
 const { chromium } = tools("playwright-core");
@@ -153,6 +154,19 @@ describe("a small step", () => {
     assert.match(await page.locator(".tools .dim").innerText(), /slices/);
     await page.keyboard.press("Enter");
     assert.match(await page.locator("#gantt .details h3").first().innerText(), /fc2/);
+    await close();
+  });
+
+  test("the trace has every slice", async () => {
+    const { page, close } = await open(toy.path);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download as a trace" }).click()]);
+    const trace = JSON.parse(gunzipSync(readFileSync(await download.path())));
+    const slices = trace.traceEvents.filter((e) => e.ph === "X");
+    assert.ok(slices.every((e) => e.dur >= 0 && e.ts >= 0 && e.ts + e.dur <= toy.json.step_time_s * 1e6 + 0.002));
+    const ops = await page.locator("#gantt canvas").getAttribute("data-slices");
+    assert.ok(slices.length >= Number(ops), `${slices.length} of ${ops}`);
+    const processes = trace.traceEvents.filter((e) => e.name === "process_name");
+    assert.equal(processes.length, toy.json.scenario.pp);
     await close();
   });
 

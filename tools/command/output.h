@@ -63,8 +63,8 @@ class OutputFile {
   bool force_ = false;
 };
 
-// What OutputFile says of a file that is there and must not be overwritten, before there is anything
-// to write.  Throws InputError E501.
+// What OutputFile says of a file that is there and must not be overwritten, before there is
+// anything to write.  Throws InputError E501.
 void refuse_existing(const std::string& path, bool force);
 
 // To a new file of that name; to standard output for "" and "-", there byte by byte as well unless
