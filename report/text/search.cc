@@ -398,6 +398,16 @@ std::string breaking_text(const SearchResult& r, const TextStyle& style) {
               "  ", style.width);
 }
 
+// What runs it, what it holds and takes.
+void write_figures(JsonWriter& json, const FoundLayout& l) {
+  std::vector<std::string> set;
+  for (const auto& [path, value] : l.set) set.push_back(path + '=' + value);
+  json.values("set", set);
+  json.member("memory_reserved_bytes", l.reserved.value);
+  json.member("memory_usable_bytes", l.usable.value);
+  if (l.step_time > Time{}) json.member_time("step_time", l.step_time);
+}
+
 void write_layout(JsonWriter& json, const FoundLayout& l) {
   json.member("gpus", l.gpus);
   json.member("tp", l.tp);
@@ -414,15 +424,8 @@ void write_layout(JsonWriter& json, const FoundLayout& l) {
   json.member("schedule", l.schedule);
   json.member("split", l.split);
   json.values("stage_layers", l.stage_layers);
-  std::vector<std::string> set;
-  for (const auto& [path, value] : l.set) set.push_back(path + '=' + value);
-  json.values("set", set);
-  json.member("memory_reserved_bytes", l.reserved.value);
-  json.member("memory_usable_bytes", l.usable.value);
-  if (l.step_time > Time{}) {
-    json.member_time("step_time", l.step_time);
-    json.member("tokens_per_s_per_gpu", l.tokens_per_gpu_s);
-  }
+  write_figures(json, l);
+  if (l.step_time > Time{}) json.member("tokens_per_s_per_gpu", l.tokens_per_gpu_s);
   if (l.days > 0) json.member("days", l.days);
   if (l.price > 0) json.member("price_usd", l.price);
   if (!l.result) return;
@@ -533,7 +536,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.member("within_discernment", r.within_discernment);
     json.objects("best", r.best, [&](const FoundLayout& l) {
       write_layout(json, l);
-      json.objects("twins", l.twins, [&](const FoundLayout& twin) { write_layout(json, twin); });
+      json.objects("twins", l.twins, [&](const FoundLayout& twin) { write_figures(json, twin); });
     });
     json.objects("steps", r.steps, [&](const SearchStep& s) {
       json.member("axis", s.axis);
@@ -541,7 +544,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
       json.member("to", s.to);
       json.values("too", s.too);
       json.member("fits", s.fits);
-      json.object("layout", [&] { write_layout(json, s.layout); });
+      write_figures(json, s.layout);
     });
     json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,

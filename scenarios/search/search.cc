@@ -332,11 +332,18 @@ class Searcher {
                                      Bytes reserved) const {
     if (settings_.constraints.empty()) return {};
     const auto of = [&](SearchObjective o) { return value(o, layout.place, time, reserved); };
-    return space_.broken_constraints(layout,
-                                     {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
-                                      static_cast<double>(reserved.value),
-                                      static_cast<double>(scenario.cluster.node.gpu.memory.value),
-                                      of(SearchObjective::days), of(SearchObjective::price)});
+    return space_.broken_constraints(
+        layout, {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
+                 static_cast<double>(reserved.value),
+                 static_cast<double>(scenario.cluster.node.gpu.memory.value),
+                 of(SearchObjective::days), of(SearchObjective::price), fits_of(scenario)});
+  }
+
+  // As observed of forecasts of memory; 1 where nobody asks.
+  double fits_of(const Scenario& scenario) const {
+    if (!space_.asks_whether_it_fits()) return 1;
+    const std::optional<Result> memory = forecast_memory(scenario);
+    return memory ? memory->fits_share.value_or(1) : 1;
   }
 
   void simulate() {
@@ -580,8 +587,9 @@ class Searcher {
     const Found& f = *breaking_;
     const Layout& layout = layouts()[f.layout];
     answer_.result.breaking = describe_found(f);
+    const auto resolved = space_.scenario(layout);
     answer_.result.broken_constraints =
-        broken_by(layout, *space_.places()[layout.place].scenario, f.time, f.reserved);
+        broken_by(layout, std::get<Scenario>(resolved), f.time, f.reserved);
   }
 
   // The layout that needs least, of those that need least by their bounds.

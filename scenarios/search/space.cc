@@ -74,8 +74,8 @@ constexpr std::array<std::string_view, 3> kOfUnlikeRanks{"perturb", "replicas", 
 // Sections of other commands.
 constexpr std::array<std::string_view, 3> kOfOtherCommands{"measured", "compare", "sweep"};
 
-// Which ranks lie next to each other: Megatron's order, and pipelines inside of replicas, which puts
-// stages into a node and gradients on the network.
+// Which ranks lie next to each other: Megatron's order, and pipelines inside of replicas, which
+// puts stages into a node and gradients on the network.
 constexpr std::string_view kOrder = "parallel.order";
 constexpr std::array<std::string_view, 2> kOrders{"tp-cp-dp-pp", "tp-cp-pp-dp"};
 
@@ -107,12 +107,13 @@ enum class Ask : uint8_t {
   gpu_memory,
   days,
   price,
+  fits,
 };
-constexpr std::array<std::string_view, 22> kAskNames{
+constexpr std::array<std::string_view, 23> kAskNames{
     "gpus",        "nodes",      "tp",       "cp",    "pp",        "vpp",
     "dp",          "ep",         "etp",      "zero",  "micro",     "microbatches",
     "layers",      "recompute",  "schedule", "split", "step_time", "tokens_per_gpu_s",
-    "peak_memory", "gpu.memory", "days",     "price"};
+    "peak_memory", "gpu.memory", "days",     "price", "fits"};
 constexpr size_t kAsksOfLayouts = 16;
 
 // The orders that each framework runs (docs/search.md has the sources); what is not listed runs
@@ -740,12 +741,18 @@ std::vector<double> SearchSpace::values_of(const Layout& l) const {
           real(static_cast<int64_t>(l.split))};
 }
 
+bool SearchSpace::asks_whether_it_fits() const {
+  return std::ranges::any_of(settings_.constraints, [](const Expression& c) {
+    return c.uses(static_cast<size_t>(Ask::fits));
+  });
+}
+
 std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,
                                                          const SearchMeasure& m) const {
   if (settings_.constraints.empty()) return {};
   std::vector<double> values = values_of(layout);
   for (const double x :
-       {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days, m.price})
+       {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days, m.price, m.fits})
     values.push_back(x);
   std::vector<std::string> broken;
   for (const Expression& c : settings_.constraints)

@@ -72,6 +72,7 @@ struct SearchSettings {
 struct SearchMeasure {
   double step_time_s = 0, tokens_per_gpu_s = 0, peak_memory = 0, gpu_memory = 0, days = 0,
          price = 0;
+  double fits = 1;  // share of steps with such a forecast of memory
 };
 
 class SearchSpace {
@@ -117,6 +118,8 @@ class SearchSpace {
   int64_t dp_of(const Layout& layout) const;
   int64_t microbatches_of(const Layout& layout) const;
 
+  // Whether a constraint needs SearchMeasure::fits.
+  bool asks_whether_it_fits() const;
   // The constraints that a layout with these figures breaks, as they are written.
   std::vector<std::string> broken_constraints(const Layout& layout,
                                               const SearchMeasure& measure) const;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ostream>
 #include <set>
 #include <string>
@@ -309,8 +310,9 @@ TEST(Search, NearTwinsShareALine) {
 
 TEST(Search, WhichRanksLieNextToEachOtherIsAnAxis) {
   LoadOptions order;
-  order.set = {{"search.space", "{parallel.order: auto, parallel.tp: 1, parallel.cp: 1, "
-                                "parallel.pp: 4, batch.micro: 1, recompute: none}"}};
+  order.set = {{"search.space",
+                "{parallel.order: auto, parallel.tp: 1, parallel.cp: 1, "
+                "parallel.pp: 4, batch.micro: 1, recompute: none}"}};
   ScenarioDocument d = document(spaces().front().text);
   d.set(order);
   const SearchAnswer answer = search_layouts(d, {}, quick());
@@ -468,6 +470,25 @@ TEST(Search, WhereAllLayoutsBreakAConstraintTheBestOfThemIsNamed) {
   EXPECT_EQ(answer.result.broken_constraints, std::vector<std::string>{"peak_memory <= 1GiB"});
   const SearchAnswer without = search_layouts(document(spaces().front().text), {}, quick());
   EXPECT_EQ(answer.result.breaking->step_time, without.result.best.front().step_time);
+}
+
+TEST(Search, AConstraintMayAskHowManySuchStepsFit) {
+  LoadOptions sure;
+  sure.set = {{"search.constraints", "fits >= 90%"}, {"search.memory_margin", "0%"}};
+  ScenarioDocument d = document(spaces()[5].text);  // where memory is short
+  d.set(sure);
+  SearchRun run;
+  run.jobs = 2;
+  const SearchAnswer answer = search_layouts(d, {}, run);
+  ASSERT_FALSE(answer.result.best.empty());
+  for (const FoundLayout& l : answer.result.best) {
+    ASSERT_TRUE(l.result.has_value());
+    EXPECT_GE(l.result->fits_share.value_or(0), 0.9);
+  }
+  const bool broken = std::ranges::any_of(answer.result.decided, [](const SearchRule& r) {
+    return r.name == "constraint" && r.count > 0;
+  });
+  EXPECT_TRUE(broken);
 }
 
 TEST(Search, StopsWhenItIsTold) {
