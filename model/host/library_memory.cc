@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/host/library_memory.h"
 
-#include <set>
+#include <algorithm>
 #include <utility>
 
 namespace stepcast {
@@ -18,7 +18,7 @@ bool by_engine(const Plan& plan, const Work& w, OpRole role) {
 
 struct Products {
   bool torch = false, engine = false, grouped = false;
-  std::set<std::pair<int64_t, int64_t>> shapes;  // of weights with fused gradients
+  std::vector<std::pair<int64_t, int64_t>> shapes;  // of weights with fused gradients; a handful
 };
 
 Products products_of(const OpGraph& graph, const Plan& plan, const std::vector<PassId>& passes) {
@@ -32,7 +32,10 @@ Products products_of(const OpGraph& graph, const Plan& plan, const std::vector<P
       found.torch = found.torch || !engine;
       found.engine = found.engine || engine;
       found.grouped = found.grouped || (grouped && engine);
-      if (w.accumulate && w.layout == GemmLayout::nt) found.shapes.emplace(w.m, w.n);
+      const std::pair shape{w.m, w.n};
+      if (w.accumulate && w.layout == GemmLayout::nt &&
+          std::ranges::find(found.shapes, shape) == found.shapes.end())
+        found.shapes.push_back(shape);
     }
   }
   return found;

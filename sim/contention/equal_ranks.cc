@@ -114,6 +114,10 @@ struct Walker {
   int64_t launched = 0;  // when the host came to it
 };
 
+// Where the threads of the streams beside compute stand in a pass; kAway: not in it.
+using Places = std::array<uint32_t, kStreams>;
+constexpr uint32_t kAway = UINT32_MAX;
+
 // From one quiet point of a pass to the next (see below).  Times are from the first.
 struct Stretch {
   struct Slot {
@@ -123,8 +127,8 @@ struct Stretch {
   };
 
   bool known = false;
-  uint32_t next = 0;                    // pc of the next quiet point
-  std::vector<uint32_t> pcs, next_pcs;  // of the other threads; kAway: not in the pass
+  uint32_t next = 0;  // pc of the next quiet point
+  Places pcs{}, next_pcs{};
   int64_t length = 0;
   int64_t slack = INT64_MAX;                       // of what begins: its begin - its launch
   std::vector<Slot> slots;                         // that become known
@@ -133,7 +137,6 @@ struct Stretch {
   std::vector<std::pair<uint32_t, StragglerWait>> straggler;  // by stream
   int64_t collectives = 0;
 };
-constexpr uint32_t kAway = UINT32_MAX;
 
 // What a role does by itself, and the last quiet point, if nothing has interfered since.
 struct Quiet {
@@ -143,7 +146,7 @@ struct Quiet {
   bool learns = false;
   uint32_t item = 0, pc = 0;
   int64_t begin = 0, slack = 0, collectives = 0;
-  std::vector<uint32_t> pcs;
+  Places pcs{};
   std::array<int64_t, kStreams> time{};
   std::vector<uint32_t> slots;  // known since
   std::array<StragglerWait, kStreams> straggler{};
@@ -949,17 +952,16 @@ class EqualRanks {
   // Where each other thread of the role stands in the pass; false if one is not waiting for what is
   // to come.
   bool find_parked(uint32_t r, uint32_t item, const PassThreads& pass, const Visit& visit) {
-    pcs_.clear();
+    pcs_.fill(kAway);
     for (const Walker& w : roles_[r].walkers) {
       if (w.code == kComputing || w.code >= kStreams) continue;
       const std::vector<ThreadInstruction>& code = pass.code[w.code];
       const std::vector<uint32_t>& items = program_.roles[r].items[w.code];
-      pcs_.push_back(kAway);
       if (code.empty() || w.at == items.size() || items[w.at] != item) continue;
       const ThreadInstruction& in = code[w.pc];
       if (in.code != ThreadCode::watch || visit.slots[static_cast<size_t>(in.end_slot)] != kNotYet)
         return false;
-      pcs_.back() = w.pc;
+      pcs_[w.code] = w.pc;
     }
     return true;
   }
@@ -1076,10 +1078,9 @@ class EqualRanks {
     const int64_t begin = role.begin;
     if (begin + stretch.length > until) return false;
     if (stretch.slack != INT64_MAX && launched - begin >= stretch.slack) return false;
-    size_t k = 0;
     for (Walker& w : role.walkers) {
       if (w.code == kComputing || w.code >= kStreams) continue;
-      const uint32_t pc = stretch.next_pcs[k++];
+      const uint32_t pc = stretch.next_pcs[w.code];
       if (pc == kAway) continue;
       w.pc = pc;
       w.slot = static_cast<uint32_t>(pass.code[w.code][pc].end_slot);
@@ -1223,7 +1224,8 @@ class EqualRanks {
   // What is learnt of quiet stretches, by roles that share it, pass and pc.
   std::vector<std::vector<std::vector<Stretch>>> stretches_;
   std::vector<std::vector<int64_t>> rest_;  // [pass][pc]: at least, from there to its end, ps
-  std::vector<uint32_t> pcs_, stack_;
+  Places pcs_{};
+  std::vector<uint32_t> stack_;
   uint32_t query_ = 0;  // numbers queries, so that none asks a role twice
 };
 

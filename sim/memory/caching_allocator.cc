@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An example, in the large pool.  A request of 24 MiB finds no free block: a segment of 24 MiB is
+// reserved and used as a whole.  Freed, the block is the only one of the list of sizes from 24 MiB
+// to below 25.  The next request of 24 MiB knows that list, finds that its first block leaves no
+// rest, and takes it.  A request of 5 MiB comes to its own list, which is empty, then to the next
+// one that is not, that of 24 MiB: it splits the block, and the rest of 19 MiB goes to another
+// list. Freed, the 5 MiB find their neighbour free, and the 24 MiB are back in their list.
 #include "sim/memory/caching_allocator.h"
 
 #include <algorithm>
