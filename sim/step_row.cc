@@ -76,11 +76,10 @@ std::span<const StepColumn> step_columns() {
 }
 
 std::string shell_word(std::string_view text) {
-  const bool plain =
-      !text.empty() && std::ranges::all_of(text, [](char c) {
-        return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-               std::string_view("._-+/=:,%@").find(c) != std::string_view::npos;
-      });
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("._-+/=:,%@").find(c) != std::string_view::npos;
+  });
   if (plain) return std::string(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -90,7 +89,9 @@ std::string shell_word(std::string_view text) {
 bool comes_first(const StepRow& a, const StepRow& b) {
   for (const StepColumn& column : step_columns()) {
     const int order = std::visit(
-        [&](auto member) { return a.*member < b.*member ? -1 : b.*member < a.*member ? 1 : 0; },
+        [&](auto member) { return a.*member < b.*member   ? -1
+                                  : b.*member < a.*member ? 1
+                                                          : 0; },
         column.member);
     if (order != 0) return order < 0;
   }

@@ -32,15 +32,15 @@ struct StepRow {
   int64_t tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1, etp = 1, dp = 1, zero = 0;
   int64_t micro_batch = 1, microbatches = 1, global_batch = 1, seq = 1;
   std::string recompute, schedule;
-  std::string stage_layers;                  // "9 9 8 6" where they are not alike
-  std::optional<int64_t> step_time_ps;       // nothing: the step cannot run (a deadlock)
-  int64_t peak_bytes = 0;                    // allocated by the rank that allocates most
-  std::optional<int64_t> reserved_bytes;     // of the caching allocator
-  int64_t usable_bytes = 0;                  // of a GPU
-  std::optional<double> tokens_per_gpu_s;    // nothing: it cannot run
-  std::optional<double> mfu;                 // every query meets every key
-  std::optional<int64_t> job_tokens;         // of the whole training
-  std::optional<double> price_usd_per_gpu_h; // of a GPU
+  std::string stage_layers;                   // "9 9 8 6" where they are not alike
+  std::optional<int64_t> step_time_ps;        // nothing: the step cannot run (a deadlock)
+  int64_t peak_bytes = 0;                     // allocated by the rank that allocates most
+  std::optional<int64_t> reserved_bytes;      // of the caching allocator
+  int64_t usable_bytes = 0;                   // of a GPU
+  std::optional<double> tokens_per_gpu_s;     // nothing: it cannot run
+  std::optional<double> mfu;                  // every query meets every key
+  std::optional<int64_t> job_tokens;          // of the whole training
+  std::optional<double> price_usd_per_gpu_h;  // of a GPU
   bool operator==(const StepRow&) const = default;
 
   bool runs() const { return step_time_ps.has_value(); }
@@ -72,11 +72,11 @@ std::string shell_word(std::string_view text);
 // What of rows is looked for.
 struct StepRanking {
   std::vector<SearchObjective> by{SearchObjective::step_time};
-  bool pareto = false;           // the front alone: none is better in one and no worse in all
-  double memory_margin = 0.1;    // share of the usable memory that stays free
+  bool pareto = false;         // the front alone: none is better in one and no worse in all
+  double memory_margin = 0.1;  // share of the usable memory that stays free
   size_t top = 10;
-  std::optional<int64_t> tokens; // of the job, instead of what rows say
-  std::optional<double> price;   // USD for a GPU and hour
+  std::optional<int64_t> tokens;  // of the job, instead of what rows say
+  std::optional<double> price;    // USD for a GPU and hour
 };
 
 // The rows that run, fit and have what is ranked by, best first: by the first objective, of equal
@@ -88,7 +88,7 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
 struct SweepPoint {
   std::vector<std::string> values;  // of each axis
   enum class Outcome : uint8_t { open, illegal, found } outcome = Outcome::open;
-  StepRow row;           // found
+  StepRow row;            // found
   std::string code, why;  // illegal: "E210", the first problem
 };
 

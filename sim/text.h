@@ -131,7 +131,6 @@ inline std::string hex_of(uint64_t hash) {
   return hex;
 }
 
-
 // The same of 128 bits, for what must differ among millions: two texts in 10^9 are alike with a
 // chance of 10^-21.
 struct Hash128 {

@@ -81,10 +81,9 @@ const std::array kStepLayout{
 };
 const std::array kStepFigures{
     StepCell{"step s", '>', step_seconds},
-    StepCell{"tok/s/GPU", '>',
-             [](const StepRow& r) {
-               return r.tokens_per_gpu_s ? rate_text(*r.tokens_per_gpu_s) : "";
-             }},
+    StepCell{
+        "tok/s/GPU", '>',
+        [](const StepRow& r) { return r.tokens_per_gpu_s ? rate_text(*r.tokens_per_gpu_s) : ""; }},
     StepCell{"MFU %", '>', [](const StepRow& r) { return r.mfu ? fixed(100 * *r.mfu, 1) : ""; }},
     StepCell{"allocated GiB", '>', [](const StepRow& r) { return gib_of(r.peak_bytes); }},
     StepCell{"peak GiB", '>', [](const StepRow& r) { return gib_of(r.reserved_bytes); }},
@@ -122,8 +121,8 @@ void add_columns(Cells& cells, const Columns& columns, const std::vector<StepRow
     for (const StepRow& r : rows) texts.push_back(c.cell(r));
     const bool varied =
         std::ranges::any_of(texts, [&](const std::string& t) { return t != texts.front(); });
-    const bool says = std::ranges::any_of(
-        texts, [](const std::string& t) { return !t.empty() && t != "1"; });
+    const bool says =
+        std::ranges::any_of(texts, [](const std::string& t) { return !t.empty() && t != "1"; });
     if (varied || (says && !c.only_if_varied)) cells.add(c.title, c.side, std::move(texts));
   }
 }
@@ -143,15 +142,14 @@ std::string csv_value(const StepRow& row, const StepColumn& column) {
 }
 
 std::string csv_titles() {
-  std::string text;
-  for (const StepColumn& c : step_columns()) text += (text.empty() ? "" : ",") + std::string(c.name);
+  std::string text = "key";
+  for (const StepColumn& c : step_columns()) text += ',' + std::string(c.name);
   return text + ",step_time_s,days,price_usd";
 }
 
 std::string csv_of(const StepRow& row) {
-  std::string text;
-  for (const StepColumn& c : step_columns())
-    text += (c.name == step_columns().front().name ? "" : ",") + csv_value(row, c);
+  std::string text = hex_of(row.key);
+  for (const StepColumn& c : step_columns()) text += ',' + csv_value(row, c);
   text += ',';
   if (row.step_time_ps) text += exact_decimal(*row.step_time_ps, 1'000'000'000'000);
   for (const std::optional<double>& x : {row.days(), row.price()})
@@ -180,9 +178,10 @@ std::string objectives_text(const StepRanking& ranking) {
 }
 
 void write_point(JsonWriter& json, const SweepResult& result, const SweepPoint& point) {
-  json.object("axes", [&] {
-    for (size_t a = 0; a < result.axes.size(); ++a) json.member(result.axes[a], point.values[a]);
-  });
+  std::vector<std::string> set;
+  for (size_t a = 0; a < result.axes.size(); ++a)
+    set.push_back(result.axes[a] + '=' + point.values[a]);
+  json.values("set", set);
   if (point.outcome == SweepPoint::Outcome::found) {
     write_row(json, point.row);
     return;
@@ -209,10 +208,10 @@ std::string illegal_text(const SweepResult& r, const TextStyle& style) {
     }
   std::string text;
   for (const auto& [code, what] : by_code)
-    text += wrap(fmt::format("{} no scenario ({}): {}{}",
-                             counted(what.first, "point is", "points are"), code,
-                             escape_text(what.second), what.first > 1 ? ", and others" : ""),
-                 "  ", style.width);
+    text +=
+        wrap(fmt::format("{} no scenario ({}): {}{}", counted(what.first, "point is", "points are"),
+                         code, escape_text(what.second), what.first > 1 ? ", and others" : ""),
+             "  ", style.width);
   return text;
 }
 
@@ -282,7 +281,8 @@ std::string sweep_text(const SweepResult& r, const TextStyle& style) {
     text += cells.table(style) + '\n';
   }
   if (shown < found.size())
-    text += fmt::format("  and {} more points: --csv has all\n", grouped(static_cast<int64_t>(found.size() - shown)));
+    text += fmt::format("  and {} more points: --csv has all\n",
+                        grouped(static_cast<int64_t>(found.size() - shown)));
   text += illegal_text(r, style);
   if (open > 0)
     text += fmt::format("  {} not come to: the sweep was stopped\n",
@@ -294,7 +294,7 @@ std::string sweep_csv(const SweepResult& r) {
   std::string text;
   for (const std::string& axis : r.axes) text += csv_cell("axis:" + axis) + ',';
   text += csv_titles() + ",error\n";
-  const std::string nothing(step_columns().size() + 2, ',');
+  const std::string nothing(step_columns().size() + 3, ',');
   for (const SweepPoint& p : r.points) {
     if (p.outcome == SweepPoint::Outcome::open) continue;
     for (const std::string& value : p.values) text += csv_cell(value) + ',';

@@ -152,7 +152,7 @@ class FieldValues {
   std::vector<std::optional<Entry>> entries_;    // of each row
   std::set<std::string, std::less<>> assumed_;   // rows that assume() has filled
   std::set<std::string, std::less<>> suspects_;  // rows that an unknown key was probably meant for
-  int unknown_ = 0;  // keys so far
+  int unknown_ = 0;                              // keys so far
 };
 
 // Where a value comes from, as `explain` says it: "run.yaml:3:12", "--set", "preset llama3-8b".

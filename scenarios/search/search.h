@@ -25,8 +25,8 @@ struct SearchShard {
   int64_t index = 0, count = 1;
 };
 
-// What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it of
-// the file, `simulate()` finds it out.
+// What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it
+// of the file, `simulate()` finds it out.
 using RememberedTrial = std::function<Evaluator::Trial(
     const Scenario& scenario, const std::vector<std::pair<std::string, std::string>>& settings,
     const std::function<Evaluator::Trial()>& simulate)>;

@@ -21,10 +21,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 //   processes of each  OMPI_COMM_WORLD_RANK and _SIZE (mpirun), PMI_RANK and PMI_SIZE, which must
 //                      agree; else SLURM_PROCID with SLURM_STEP_NUM_TASKS or SLURM_NTASKS (srun)
 //
-// "auto/64" says of how many, which Kubernetes and HyperQueue do not, and which lets single tasks of
-// an array be started again.  Numbers of tasks may begin at 0 or 1: each of n tasks in a row is
-// another part.  Throws InputError E004 for what is neither, for variables that are no numbers, that
-// contradict each other or are not all there.
+// "auto/64" says of how many, which Kubernetes and HyperQueue do not, and which lets single tasks
+// of an array be started again.  Numbers of tasks may begin at 0 or 1: each of n tasks in a row is
+// another part.  Throws InputError E004 for what is neither, for variables that are no numbers,
+// that contradict each other or are not all there.
 SearchShard read_shard(std::string_view text, const Environment& environment);
 
 // Whether the part has what this text describes.

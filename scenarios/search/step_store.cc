@@ -61,7 +61,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
       fail(path, "E502", "cannot write '" + path + "': the disk is full",
            "what was committed is kept: make room and repeat the line");
     case SQLITE_READONLY:
-      fail(path, "E502", "cannot write '" + path + "': it is read-only", "--store DIR names another");
+      fail(path, "E502", "cannot write '" + path + "': it is read-only",
+           "--store DIR names another");
     case SQLITE_NOMEM: throw std::bad_alloc();
     default:
       fail(path, writing ? "E502" : "E101",
@@ -215,16 +216,18 @@ bool check_file(sqlite3* db, const std::string& path) {
 }  // namespace
 
 bool is_local_file_system(int64_t type) {
-  // statfs(2), linux/magic.h: ext2 to 4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, ramfs, bcachefs.
-  constexpr std::array<int64_t, 9> kLocal{0xEF53,     0x58465342, 0x9123683E, 0x01021994, 0x794c7630,
-                                          0x2fc12fc1, 0xF2F52010, 0x858458f6, 0xca451a4e};
+  // statfs(2) has the numbers: ext2 to 4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, ramfs, bcachefs.
+  constexpr std::array<int64_t, 9> kLocal{0xEF53,     0x58465342, 0x9123683E,
+                                          0x01021994, 0x794c7630, 0x2fc12fc1,
+                                          0xF2F52010, 0x858458f6, 0xca451a4e};
   return std::ranges::count(kLocal, type & 0xffffffff) > 0;
 }
 
 StepStore::StepStore(std::string path) : path_(std::move(path)), db_(nullptr, sqlite3_close) {
   db_ = open_file(path_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (sqlite3_db_readonly(db_.get(), "main") == 1)
-    fail(path_, "E502", "cannot write '" + path_ + "': it is read-only", "--store DIR names another");
+    fail(path_, "E502", "cannot write '" + path_ + "': it is read-only",
+         "--store DIR names another");
   struct statfs system {};
   const bool local =
       ::statfs(path_.c_str(), &system) == 0 && is_local_file_system(int64_t{system.f_type});
@@ -247,8 +250,8 @@ StepStore::StepStore(std::string path) : path_(std::move(path)), db_(nullptr, sq
     now += fmt::format("{}ifnull({}, -1)", comma, c.name);
     other += fmt::format("{}ifnull(excluded.{}, -1)", comma, c.name);
   }
-  const std::string insert = "INSERT INTO steps (" + column_names() + ") VALUES (" + marks +
-                             ") ON CONFLICT (key) DO ";
+  const std::string insert =
+      "INSERT INTO steps (" + column_names() + ") VALUES (" + marks + ") ON CONFLICT (key) DO ";
   keep_ = prepare(db_.get(), path_, insert + "NOTHING").release();
   unite_ = prepare(db_.get(), path_,
                    insert + "UPDATE SET " + set + " WHERE (" + other + ") < (" + now + ")")
@@ -317,9 +320,8 @@ void StepStore::close() {
 namespace {
 
 bool is_hex(std::string_view text) {
-  return text.size() == 32 && std::ranges::all_of(text, [](char c) {
-           return is_digit(c) || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 32 &&
+         std::ranges::all_of(text, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); });
 }
 
 uint64_t number_of_hex(std::string_view digits) {
@@ -387,13 +389,15 @@ StepRow row_at(sqlite3_stmt* s, const std::string& path) {
 Database open_to_read(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
-    fail(path, "E101", "cannot read '" + path + "': " + (error ? error.message() : "it is no file"));
+    fail(path, "E101",
+         "cannot read '" + path + "': " + (error ? error.message() : "it is no file"));
   if (::access(path.c_str(), W_OK) == 0 &&
       ::access(fs::absolute(path).parent_path().c_str(), W_OK) == 0)
     return open_file(path, SQLITE_OPEN_READWRITE);
   if (has_log(path))
     fail(path, "E101",
-         "cannot read '" + path + "': what a process that was stopped wrote last stands in a log "
+         "cannot read '" + path +
+             "': what a process that was stopped wrote last stands in a log "
              "beside it, and the file is read-only",
          "copy both to where they can be written");
   // A file that says it has a log cannot be read beside a folder that is read-only, but as it is.
@@ -429,7 +433,8 @@ std::vector<std::string> store_files(const std::string& folder_or_file) {
   for (auto it = fs::directory_iterator(folder_or_file, error);
        !error && it != fs::directory_iterator(); it.increment(error))
     if (it->path().extension() == ".db") files.push_back(it->path().string());
-  if (error) fail(folder_or_file, "E101", "cannot read '" + folder_or_file + "': " + error.message());
+  if (error)
+    fail(folder_or_file, "E101", "cannot read '" + folder_or_file + "': " + error.message());
   std::ranges::sort(files);
   if (files.empty())
     fail(folder_or_file, "E101", "there is no store in '" + folder_or_file + "'",

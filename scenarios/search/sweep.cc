@@ -68,7 +68,8 @@ class SweepSpace::Reader {
   }
 
   void read_mode(const Value& value) {
-    const Word* word = value.is_scalar() ? Key("sweep.mode").row().choices.find(value.text) : nullptr;
+    const Word* word =
+        value.is_scalar() ? Key("sweep.mode").row().choices.find(value.text) : nullptr;
     if (word == nullptr)
       problems_.add("E125", "'mode' cannot be '" + escape_text(value.text) + '\'', value.mark,
                     std::max(1, static_cast<int>(value.text.size())), {},
@@ -86,8 +87,8 @@ class SweepSpace::Reader {
          Source::Kind::set});
     const Mark begin{source, 1, 1};
     if (equals == std::string::npos || equals == 0) {
-      problems_.add("E004", "'--axis " + escape_text(text) + "' is not of the form path=values", begin,
-                    1, {}, "for example: --axis parallel.tp=1,2,4");
+      problems_.add("E004", "'--axis " + escape_text(text) + "' is not of the form path=values",
+                    begin, 1, {}, "for example: --axis parallel.tp=1,2,4");
       return;
     }
     Problems own;
@@ -129,11 +130,11 @@ class SweepSpace::Reader {
       space_.size_ = space_.axes_.front().values.size();
       for (const SweptAxis& axis : space_.axes_)
         if (axis.values.size() != space_.size_) {
-          problems_.add("E127",
-                        fmt::format("'{}' has {} values and '{}' {}: zipped axes have as many",
-                                    space_.axes_.front().path, space_.size_, axis.path,
-                                    axis.values.size()),
-                        mark, 1, {}, "as many values for each, or mode: product");
+          problems_.add(
+              "E127",
+              fmt::format("'{}' has {} values and '{}' {}: zipped axes have as many",
+                          space_.axes_.front().path, space_.size_, axis.path, axis.values.size()),
+              mark, 1, {}, "as many values for each, or mode: product");
           return;
         }
     }
@@ -257,7 +258,8 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options,
   });
   for (size_t i = 0; i < own.size(); ++i)
     if (out.points[i].values.empty())
-      for (const auto& [path, value] : space.settings(own[i])) out.points[i].values.push_back(value);
+      for (const auto& [path, value] : space.settings(own[i]))
+        out.points[i].values.push_back(value);
   return out;
 }
 

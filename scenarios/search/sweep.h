@@ -60,7 +60,7 @@ struct SweepRun {
   // True ends the sweep with what has been found.  Called by all threads.
   std::function<bool()> stop{};
   std::function<void(int64_t done, int64_t total)> progress{};  // called by one thread at a time
-  RememberedTrial remember{};                                    // as SearchRun::remember
+  RememberedTrial remember{};                                   // as SearchRun::remember
 };
 
 // Throws InputError as SweepSpace().

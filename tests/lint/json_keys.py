@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: json_keys.py STEPCAST [ROOT]
 
-Every key that `run`, `compare`, `size` and `search` write with --json stands on docs/json.md, below the command's heading.
+Every key that `run`, `compare`, `size`, `search`, `sweep` and `top` write with --json stands on docs/json.md, below the command's heading.
 """
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 SMALL = ["-s", "batch.global=16", "-s", "model.num_hidden_layers=4"]
 COMMANDS = {
@@ -21,6 +22,7 @@ COMMANDS = {
     "compare": [[*SMALL, "--schedules", "1f1b,no-such-schedule"]],
     "size": [["--tokens", "1T", "--mfu", "40%"]],
     "search": [[*SMALL, "-s", "job={tokens: 1T, price: 2USD/GPUh}", "--top", "2"]],
+    "sweep": [[*SMALL, "--axis", "parallel.tp=2,3"]],
 }
 # What has a key for each item of a fixed list, which are words anywhere on the page.
 LISTS = ("account[].items", "account[].items_ps", "bubble.by_cause", "bubble.by_cause_ps", "memory.by_rank[].by_category")
@@ -76,6 +78,13 @@ def faults(command, root):
                 known = is_shown(path, keys[name], words) or of_run and is_shown(path[len("cases[]."):], keys["run"], words)
                 if not known:
                     yield f"docs/json.md: no '{path}' of `stepcast {name} --json`"
+    with tempfile.TemporaryDirectory() as store:
+        subprocess.run([command, "sweep", example, *SMALL, "--axis", "parallel.tp=2", "--store", store],
+                       capture_output=True, check=True)
+        done = subprocess.run([command, "top", "--json", store], capture_output=True, text=True, check=True)
+        for path in sorted(set(paths(json.loads(done.stdout)))):
+            if not is_shown(path, keys["top"], words):
+                yield f"docs/json.md: no '{path}' of `stepcast top --json`"
 
 
 def main(command, root=None):

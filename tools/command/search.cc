@@ -125,9 +125,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   const std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
     const NotedSignals noted(store.has_value());
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
-    run.progress = [&](int64_t done, int64_t total) {
-      line.show(decided = done, layouts = total);
-    };
+    run.progress = [&](int64_t done, int64_t total) { line.show(decided = done, layouts = total); };
     run.stop = [&](std::optional<Time> budget) {
       if (was_interrupted()) return true;
       if (args.budget) budget = args.budget;

@@ -43,8 +43,8 @@ TEST(Shard, IsSaidByHand) {
   EXPECT_EQ(part("1/1"), Part(0, 1));
   EXPECT_EQ(part("2/64"), Part(1, 64));
   EXPECT_EQ(part("64/64"), Part(63, 64));
-  for (const char* text : {"", "/", "1", "1/", "/2", "0/2", "3/2", "1/0", "-1/2", "1/-2", "a/2", "1/2/3",
-                           "1 /2", "1/99999999", "auto/0", "auto/x", "auto/"})
+  for (const char* text : {"", "/", "1", "1/", "/2", "0/2", "3/2", "1/0", "-1/2", "1/-2", "a/2",
+                           "1/2/3", "1 /2", "1/99999999", "auto/0", "auto/x", "auto/"})
     EXPECT_NE(refusal(text), "") << text;
 }
 
@@ -58,7 +58,8 @@ TEST(Shard, IsThatOfASlurmArray) {
   EXPECT_EQ(part("auto", array(3, 1, 8)), Part(2, 8));
   for (const int first : {0, 1, 5}) {
     std::set<int64_t> parts;
-    for (int id = first; id < first + 8; ++id) parts.insert(part("auto", array(id, first, first + 7)).first);
+    for (int id = first; id < first + 8; ++id)
+      parts.insert(part("auto", array(id, first, first + 7)).first);
     EXPECT_EQ(parts.size(), 8u) << first;
   }
   EXPECT_NE(refusal("auto", array(9, 1, 8)), "");
@@ -71,7 +72,8 @@ TEST(Shard, IsThatOfASlurmArray) {
 
 TEST(Shard, IsThatOfAProcess) {
   EXPECT_EQ(part("auto", {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}), Part(2, 4));
-  EXPECT_EQ(part("auto", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}), Part(1, 2));
+  EXPECT_EQ(part("auto", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
+            Part(1, 2));
   EXPECT_EQ(part("auto", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), Part(1, 2));
   // mpirun inside of a job: what mpirun says.
   EXPECT_EQ(part("auto", {{"SLURM_PROCID", "0"},
@@ -80,8 +82,10 @@ TEST(Shard, IsThatOfAProcess) {
                           {"OMPI_COMM_WORLD_SIZE", "2"}}),
             Part(1, 2));
   // srun inside of a task of an array: all of them together.
-  const Variables both{{"SLURM_ARRAY_TASK_ID", "2"},  {"SLURM_ARRAY_TASK_MIN", "1"},
-                       {"SLURM_ARRAY_TASK_MAX", "3"}, {"SLURM_PROCID", "1"},
+  const Variables both{{"SLURM_ARRAY_TASK_ID", "2"},
+                       {"SLURM_ARRAY_TASK_MIN", "1"},
+                       {"SLURM_ARRAY_TASK_MAX", "3"},
+                       {"SLURM_PROCID", "1"},
                        {"SLURM_NTASKS", "2"}};
   EXPECT_EQ(part("auto", both), Part(3, 6));
   EXPECT_EQ(part("auto/6", both), Part(3, 6));
@@ -106,9 +110,15 @@ TEST(Shard, ContradictionsAreErrors) {
       {{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}},
       {{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}},
       {{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}},
-      {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+      {{"PMI_RANK", "0"},
+       {"PMI_SIZE", "2"},
+       {"OMPI_COMM_WORLD_RANK", "1"},
+       {"OMPI_COMM_WORLD_SIZE", "2"}},
       {{"SLURM_ARRAY_TASK_ID", "1"}},
-      {{"SLURM_ARRAY_TASK_ID", "1"}, {"SLURM_ARRAY_TASK_MIN", "1"}, {"SLURM_ARRAY_TASK_MAX", "2"}, {"HQ_TASK_ID", "1"}},
+      {{"SLURM_ARRAY_TASK_ID", "1"},
+       {"SLURM_ARRAY_TASK_MIN", "1"},
+       {"SLURM_ARRAY_TASK_MAX", "2"},
+       {"HQ_TASK_ID", "1"}},
       {{"JOB_COMPLETION_INDEX", "99999999999999999999"}},
   };
   for (const Variables& variables : wrong) EXPECT_NE(refusal("auto", variables), "");

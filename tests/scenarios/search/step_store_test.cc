@@ -47,7 +47,8 @@ std::vector<StepRow> rows_of(const std::string& path) {
   return rows;
 }
 
-void make(const std::string& path, uint64_t from, uint64_t to, const std::string& file = "my.yaml") {
+void make(const std::string& path, uint64_t from, uint64_t to,
+          const std::string& file = "my.yaml") {
   StepStore store(path);
   for (uint64_t n = from; n < to; ++n) store.keep(row(n, file));
   store.close();
@@ -85,7 +86,9 @@ void change_by_sql(const std::string& path, const std::string& sql) {
 
 class Store : public ::testing::Test {
  protected:
-  std::string path(const std::string& name = "s.db") const { return (folder_.path() / name).string(); }
+  std::string path(const std::string& name = "s.db") const {
+    return (folder_.path() / name).string();
+  }
   testing::TemporaryFolder folder_;
 };
 

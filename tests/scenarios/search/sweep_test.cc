@@ -67,14 +67,14 @@ TEST(Sweep, GoesThroughAllCombinationsOrPairs) {
 TEST(Sweep, AxesOfTheCommandLineReplaceThoseOfTheFile) {
   SweepOptions options;
   options.axes = {"parallel.tp=8", "precision=bf16-mixed,fp8-delayed", "model={preset: llama3-8b}"};
-  const SweepSpace space(document(kSmall + "sweep: {axes: {parallel.tp: [1, 2], seed: 1}}\n"), options);
+  const SweepSpace space(document(kSmall + "sweep: {axes: {parallel.tp: [1, 2], seed: 1}}\n"),
+                         options);
   EXPECT_EQ(space.paths(), (std::vector<std::string>{"seed", "parallel.tp", "precision", "model"}));
   EXPECT_EQ(space.size(), 2u);
 }
 
 TEST(Sweep, CountsWhatIsNoScenario) {
-  const SweepResult result =
-      sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 3, x]}}\n"));
+  const SweepResult result = sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 3, x]}}\n"));
   ASSERT_EQ(result.points.size(), 3u);
   EXPECT_EQ(result.points[0].outcome, SweepPoint::Outcome::found);
   EXPECT_EQ(result.points[1].outcome, SweepPoint::Outcome::illegal);
@@ -106,7 +106,8 @@ TEST(Sweep, SaysAllThatIsWrongWithItsSection) {
   EXPECT_EQ(codes("sweep: {axes: {parallel.tpp: [1, 2], batch.micro: []}, mode: random}\n"),
             "E102 E125 E125");
   EXPECT_EQ(codes("sweep: {axes: {search.top: [1, 2]}}\n"), "E102");
-  EXPECT_EQ(codes("sweep: {mode: zip, axes: {parallel.tp: [1, 2], batch.micro: [1, 2, 4]}}\n"), "E127");
+  EXPECT_EQ(codes("sweep: {mode: zip, axes: {parallel.tp: [1, 2], batch.micro: [1, 2, 4]}}\n"),
+            "E127");
   EXPECT_EQ(codes("", {"parallel.tp", "=2", "parallel.pp="}), "E004 E004 E125");
   std::string many = "seed: [0";
   for (int i = 1; i < 1000; ++i) many += ", " + std::to_string(i);
@@ -117,8 +118,9 @@ TEST(Sweep, SaysAllThatIsWrongWithItsSection) {
 }
 
 TEST(Sweep, PartsMakeTheWhole) {
-  const ScenarioDocument d =
-      document(kSmall + "sweep: {axes: {parallel.tp: [1, 2, 4], batch.micro: [1, 2], parallel.pp: [1, 2]}}\n");
+  const ScenarioDocument d = document(
+      kSmall +
+      "sweep: {axes: {parallel.tp: [1, 2, 4], batch.micro: [1, 2], parallel.pp: [1, 2]}}\n");
   const auto rows = [&](SearchShard shard, int jobs) {
     SweepRun run;
     run.shard = shard;
@@ -172,9 +174,12 @@ TEST(StepKey, KnowsTheFilesThatAScenarioNames) {
   const auto write = [&](const char* name, const std::string& text) {
     std::ofstream(folder.path() / name) << text;
   };
-  const auto own = [&] { return step_key(load_scenario((folder.path() / "run.yaml").string()), "1"); };
-  write("run.yaml", "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
-                    "batch: {global: 8, seq: 2048}\nparallel: {pp: 2}\nschedule: {file: order.csv}\n");
+  const auto own = [&] {
+    return step_key(load_scenario((folder.path() / "run.yaml").string()), "1");
+  };
+  write("run.yaml",
+        "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+        "batch: {global: 8, seq: 2048}\nparallel: {pp: 2}\nschedule: {file: order.csv}\n");
   write("order.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   const Hash128 first = own();
   EXPECT_EQ(own(), first);
@@ -186,7 +191,8 @@ TEST(StepKey, KnowsTheFilesThatAScenarioNames) {
 
 TEST(Search, TakesUpWhatItKept) {
   const std::string text =
-      kSmall + "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5}\n";
+      kSmall +
+      "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5}\n";
   SearchRun run;
   run.forecasts = false;
   run.jobs = 2;

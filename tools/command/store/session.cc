@@ -133,15 +133,15 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
     : job_(job_of(document)) {
   std::vector<std::pair<std::string, std::string>> sets;
   for (const auto& [path, value] : parse_sets(args.set))
-    if (!path.starts_with("search.") && !path.starts_with("sweep."))
-      sets.emplace_back(path, value);
+    if (!path.starts_with("search.") && !path.starts_with("sweep.")) sets.emplace_back(path, value);
   settings_ = settings_text(sets);
   std::error_code error;
   fs::create_directories(args.store, error);
   if (error || !fs::is_directory(args.store))
-    throw file_error("E502", "cannot make the folder '" + args.store + "'" +
-                                 (error ? ": " + error.message() : ""),
-                     args.store, "--store DIR names another");
+    throw file_error(
+        "E502",
+        "cannot make the folder '" + args.store + "'" + (error ? ": " + error.message() : ""),
+        args.store, "--store DIR names another");
   const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(file),
                                                           command, shard.index + 1, shard.count);
   take_up(own.string());
@@ -197,9 +197,10 @@ RememberedTrial StoreSession::remember() {
 
 void StoreSession::end_early(int64_t done, int64_t total, const std::string& what) {
   store_->close();
-  write_stderr(fmt::format("Stopped by SIGTERM: {} of {} {} are left. What was simulated is kept "
-                           "in {}; the same line goes on from there.\n",
-                           total - done, total, what, escape_text(store_->path())));
+  write_stderr(
+      fmt::format("Stopped by SIGTERM: {} of {} {} are left. What was simulated is kept "
+                  "in {}; the same line goes on from there.\n",
+                  total - done, total, what, escape_text(store_->path())));
 }
 
 }  // namespace stepcast::cli

@@ -62,8 +62,12 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
     }
     if (store) store->close();
   }
-  result.name = document.tree().find("name") != nullptr ? document.tree().find("name")->text
-                                                         : shown_name(args.file);
+  result.name = shown_name(args.file);
+  for (const SweepPoint& p : result.points)
+    if (p.outcome == SweepPoint::Outcome::found) {
+      result.name = p.row.name;
+      break;
+    }
   print_sweep(result, args, terminal);
   return was_interrupted() ? kExitInterrupted : 0;
 }
@@ -71,8 +75,8 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
 }  // namespace
 
 void add_sweep(CLI::App& app, Arguments& args, Command& chosen) {
-  CLI::App* sub = add_command(app, "sweep", "Forecast a scenario with other values", chosen,
-                              sweep_command);
+  CLI::App* sub =
+      add_command(app, "sweep", "Forecast a scenario with other values", chosen, sweep_command);
   sub->footer(
       "Axes stand in the file's section sweep or on the command line. All combinations of their\n"
       "values are forecast; what cannot be is counted. --store keeps rows (docs/store.md).\n\n"

@@ -109,9 +109,10 @@ void add_top(CLI::App& app, Arguments& args, Command& chosen) {
       "Stores are what `stepcast search` and `sweep` keep with --store (docs/store.md).\n\n"
       "  stepcast top runs/ --by step_time,price --pareto --csv");
   add_files(sub, args, "STORE", "folders of stores, or files");
-  sub->add_option("--by", args.objectives,
-                  "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; of several\n"
-                  "the first counts most")
+  sub->add_option(
+         "--by", args.objectives,
+         "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; of several\n"
+         "the first counts most")
       ->delimiter(',')
       ->option_text("NAMES");
   sub->add_flag("--pareto", args.pareto,
