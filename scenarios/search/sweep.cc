@@ -35,13 +35,15 @@ class SweepSpace::Reader {
     const Value* section = space_.document_.tree().find("sweep");
     if (section != nullptr && section->kind != Value::Kind::null) read_section(*section);
     for (const std::string& axis : options_.axes) read_option(axis);
-    if (space_.axes_.empty() && !problems_.any())
+    std::vector<Diagnostic> all = space_.document_.problems().diagnostics();
+    if (space_.axes_.empty() && !problems_.any() && all.empty())
       problems_.add("E126", "there is nothing to sweep over",
                     section != nullptr ? section->mark : space_.document_.tree().mark, 1, {},
                     "sweep: {axes: {parallel.tp: [1, 2, 4]}} in the file, or --axis "
                     "parallel.tp=1,2,4");
     count_points(section);
-    problems_.throw_if_any();
+    for (Diagnostic& d : problems_.diagnostics()) all.push_back(std::move(d));
+    if (!all.empty()) throw InputError(std::move(all));
   }
 
  private:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section `search` of a scenario, and conditions by themselves.
+// The sections `search` and `sweep` of a scenario, and conditions by themselves.
 #include <string>
 #include <vector>
 
 #include "scenarios/search/expression.h"
 #include "scenarios/search/space.h"
+#include "scenarios/search/sweep.h"
 #include "sim/check.h"
 #include "tests/fuzz/readers.h"
 #include "tests/temporary_folder.h"
@@ -18,6 +19,13 @@ void search(std::string_view text) {
         std::string(text), (folder.path() / "fuzz.yaml").string(), folder.path().string()));
     STEPCAST_CHECK(!space.places().empty(), "a space has a place");
     STEPCAST_CHECK(!space.settings().objectives.empty(), "a search looks for something");
+  });
+  takes([&] {
+    const SweepSpace space(ScenarioDocument::of_text(
+        std::string(text), (folder.path() / "fuzz.yaml").string(), folder.path().string()));
+    STEPCAST_CHECK(space.size() >= 1 && space.size() <= kMostPoints, "a sweep has points");
+    STEPCAST_CHECK(space.settings(space.size() - 1).size() == space.paths().size(),
+                   "each axis sets its key");
   });
   const std::vector<std::string> words{"none", "full"};
   const std::vector<ExpressionName> names{{"tp", {}}, {"gpu.memory", {}}, {"recompute", words}};

@@ -12,7 +12,7 @@
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
-#include "tools/command/calibrate_input.h"
+#include "tools/command/calibrate/calibrate_input.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "topology/import/imported_topology.h"

@@ -84,9 +84,6 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   options.where = args.where;
   options.given = parse_sets(args.set);
   read_gpus(args.gpus, options);
-  // Before the search: what cannot be written is said at once.
-  std::optional<SearchFolder> folder;
-  if (!args.output.empty()) folder.emplace(args.output, args.force);
   SearchRun run;
   run.next = args.next.value_or(0);
   run.jobs = jobs_of(args);
@@ -96,16 +93,20 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     wrote_batch_script(args);
     return 0;
   }
+  // Before the search: what cannot be written is said at once.
+  std::optional<SearchFolder> folder;
+  if (!args.output.empty()) folder.emplace(args.output, args.force);
+  std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, document, "search", args.file, run.shard);
   if (store) run.remember = store->remember();
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
-    const NotedSignals noted(store.has_value());
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
     run.progress = [&](int64_t done, int64_t total) { line.show(decided = done, layouts = total); };
     run.stop = [&](std::optional<Time> budget) {
       if (was_interrupted()) return true;
+      if (store) store->throw_if_terminated();
       if (args.budget) budget = args.budget;
       return budget &&
              std::chrono::duration<double>(Clock::now() - begin).count() > to_seconds(*budget);
@@ -119,6 +120,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
       return {};
     }
   }();
+  noted.reset();
   if (!found) return kExitTerminated;
   SearchAnswer& answer = *found;
   answer.result.run_words = run_words(args);

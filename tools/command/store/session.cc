@@ -165,6 +165,7 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
       if (e.diagnostics.front().code != "E510") throw;
     }
   }
+  committer_ = std::jthread([this](const std::stop_token& stop) { commit_each_second(stop); });
 }
 
 void StoreSession::take_up(const std::string& file) {
@@ -179,11 +180,15 @@ void StoreSession::take_up(const std::string& file) {
   });
 }
 
+void StoreSession::throw_if_terminated() const {
+  if (terminate_noted) throw Terminated{};
+}
+
 RememberedTrial StoreSession::remember() {
   return [this](const Scenario& scenario,
                 const std::vector<std::pair<std::string, std::string>>& settings,
                 const std::function<Evaluator::Trial()>& simulate) {
-    if (terminate_noted) throw Terminated{};
+    throw_if_terminated();
     const Hash128 key = step_key(scenario, version());
     {
       const std::lock_guard lock(mutex_);
@@ -195,18 +200,38 @@ RememberedTrial StoreSession::remember() {
     StepRow row = step_row(scenario, std::move(all), trial, job_);
     row.key = key;
     const std::lock_guard lock(mutex_);
+    if (failed_) std::rethrow_exception(failed_);
     known_.try_emplace(key, trial);
     store_->keep(row);
-    if (const Clock::time_point now = Clock::now(); now - committed_ >= std::chrono::seconds(1)) {
-      store_->commit();
-      committed_ = now;
-    }
+    committed_ = false;
     return trial;
   };
 }
 
-void StoreSession::end_early(int64_t done, int64_t total, const std::string& what) {
+void StoreSession::commit_each_second(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, stop, std::chrono::seconds(1),
+                          [&] { return stop.stop_requested(); })) {
+    if (committed_) continue;
+    try {
+      store_->commit();
+      committed_ = true;
+    } catch (...) {
+      failed_ = std::current_exception();
+      return;
+    }
+  }
+}
+
+void StoreSession::close() {
+  committer_.request_stop();
+  committer_.join();
+  if (failed_) std::rethrow_exception(failed_);
   store_->close();
+}
+
+void StoreSession::end_early(int64_t done, int64_t total, const std::string& what) {
+  close();
   write_stderr(
       fmt::format("Stopped by SIGTERM: {} of {} {} are left. What was simulated is kept "
                   "in {}; the same line goes on from there.\n",

@@ -4,12 +4,15 @@
 // end when they are asked to.
 #pragma once
 
-#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -69,12 +72,12 @@ class StoreSession {
 
   // For SearchRun and SweepRun; throws Terminated.
   RememberedTrial remember();
-  // What there is to say when SIGTERM ended the command: how many rows are kept.  Commits.
+  void throw_if_terminated() const;
+  // Commits, and says what is left when SIGTERM ended the command.
   void end_early(int64_t done, int64_t total, const std::string& what);
-  void close() { store_->close(); }
+  void close();
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct KeyHash {
     size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
   };
@@ -82,10 +85,15 @@ class StoreSession {
 
   std::string settings_;  // that the command line sets
   JobFacts job_;
+  void commit_each_second(const std::stop_token& stop);
+
+  std::mutex mutex_;  // of all below
   std::optional<StepStore> store_;
-  std::mutex mutex_;
   std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by key
-  Clock::time_point committed_ = Clock::now();
+  bool committed_ = true;                                         // all that was kept
+  std::exception_ptr failed_;                                     // a commit, of the thread below
+  std::condition_variable_any ended_;
+  std::jthread committer_;
 };
 
 }  // namespace stepcast::cli

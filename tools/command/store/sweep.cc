@@ -42,13 +42,13 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
     wrote_batch_script(args);
     return 0;
   }
+  std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, document, "sweep", args.file, run.shard);
   if (store) run.remember = store->remember();
   int64_t done = 0, total = 0;
   SweepResult result;
   {
-    const NotedSignals noted(store.has_value());
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "points");
     run.progress = [&](int64_t now, int64_t all) { line.show(done = now, total = all); };
     run.stop = was_interrupted;
@@ -59,6 +59,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
       return kExitTerminated;
     }
     if (store) store->close();
+    noted.reset();
   }
   result.name = shown_name(args.file);
   for (const SweepPoint& p : result.points)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/command/calibrate_input.h"
+#include "tools/command/calibrate/calibrate_input.h"
 
 #include <unistd.h>
 

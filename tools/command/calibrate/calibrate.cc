@@ -27,9 +27,9 @@
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/presets.h"
 #include "sim/text.h"
-#include "tools/command/calibrate_input.h"
-#include "tools/command/calibrate_runs.h"
-#include "tools/command/calibrate_view.h"
+#include "tools/command/calibrate/calibrate_input.h"
+#include "tools/command/calibrate/calibrate_runs.h"
+#include "tools/command/calibrate/calibrate_view.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 
