@@ -63,10 +63,16 @@ TEST_P(RandomSpaces, HaveNoBoundAboveWhatIsSimulated) {
   run.forecasts = false;
   run.exhaustive = true;
   run.shard.count = std::max<int64_t>(1, layouts / wanted);
-  run.shard.index = static_cast<int64_t>(random.below(static_cast<size_t>(run.shard.count)));
-  const SearchAnswer answer = search_layouts(document, {}, run);
-  EXPECT_GT(answer.result.simulated, 0);
-  EXPECT_EQ(answer.bounds_too_high, 0);
+  // Where a space has few layouts that its software runs, a part may have none.
+  const auto first = static_cast<int64_t>(random.below(static_cast<size_t>(run.shard.count)));
+  int64_t simulated = 0;
+  for (int64_t i = 0; i < run.shard.count && simulated == 0; ++i) {
+    run.shard.index = (first + i) % run.shard.count;
+    const SearchAnswer answer = search_layouts(document, {}, run);
+    simulated = answer.result.simulated;
+    EXPECT_EQ(answer.bounds_too_high, 0);
+  }
+  EXPECT_GT(simulated, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Search, RandomSpaces, ::testing::Range(uint32_t{1}, uint32_t{26}));

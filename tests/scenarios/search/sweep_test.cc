@@ -217,7 +217,10 @@ TEST(Search, TakesUpWhatItKept) {
     for (size_t i = 0; i < plain.rows.size(); ++i) {
       EXPECT_EQ(answer.rows[i].layout, plain.rows[i].layout);
       EXPECT_EQ(answer.rows[i].outcome, plain.rows[i].outcome);
-      EXPECT_EQ(answer.rows[i].time, plain.rows[i].time);
+      // Of what is slower than the best no more is looked at than that it is.
+      if (plain.rows[i].outcome == SearchRow::Outcome::fits) {
+        EXPECT_EQ(answer.rows[i].time, plain.rows[i].time);
+      }
       EXPECT_EQ(answer.rows[i].peak, plain.rows[i].peak);
       EXPECT_EQ(answer.rows[i].reserved, plain.rows[i].reserved);
     }

@@ -43,7 +43,8 @@ bool wrote_batch_script(const Arguments& args);
 // Ctrl-C was typed (once; the second one ends the process).
 bool was_interrupted();
 
-// From here on Ctrl-C is noted, and with a store SIGTERM too.  Where Ctrl-C is ignored, it stays so.
+// From here on Ctrl-C is noted, and with a store SIGTERM too.  Where Ctrl-C is ignored, it stays
+// so.
 class NotedSignals {
  public:
   explicit NotedSignals(bool terminate);
