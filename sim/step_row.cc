@@ -117,8 +117,8 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
   std::ranges::sort(rows, [](const StepRow& a, const StepRow& b) {
     return a.key != b.key ? a.key < b.key : comes_first(a, b);
   });
-  const auto same = std::ranges::unique(rows, {}, &StepRow::key);
-  rows.erase(same.begin(), same.end());
+  const auto same_key = [](const StepRow& a, const StepRow& b) { return a.key == b.key; };
+  rows.erase(std::unique(rows.begin(), rows.end(), same_key), rows.end());
   struct Ranked {
     Costs costs;
     size_t row = 0;

@@ -65,15 +65,9 @@ std::string change_text(double share) {
   return (share > 0 ? "+" : "") + fixed(100 * share, 1) + " %";
 }
 
-std::string layers_text(const std::vector<int64_t>& layers) {
+std::string words_of(const std::vector<int64_t>& stage_layers) {
   std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i;
-    while (end < layers.size() && layers[end] == layers[i]) ++end;
-    if (!text.empty()) text += ' ';
-    text += end - i == 1 ? whole(layers[i]) : fmt::format("{}x{}", end - i, layers[i]);
-    i = end;
-  }
+  for (const int64_t n : stage_layers) text += (text.empty() ? "" : " ") + whole(n);
   return text;
 }
 
@@ -476,9 +470,25 @@ std::string layout_text(const FoundLayout& l) {
   parts.push_back(fmt::format("MBS {}", l.micro));
   if (l.zero > 1) parts.push_back(fmt::format("ZeRO-{}", l.zero));
   if (l.recompute != "none") parts.push_back(l.recompute + " recomputation");
-  if (!l.stage_layers.empty()) parts.push_back("layers " + layers_text(l.stage_layers));
+  if (!l.stage_layers.empty()) parts.push_back("layers " + layers_text(words_of(l.stage_layers)));
   std::string text;
   for (const std::string& p : parts) text += (text.empty() ? "" : " ") + p;
+  return text;
+}
+
+std::string layers_text(std::string_view stage_layers) {
+  std::string text;
+  while (!stage_layers.empty()) {
+    const std::string_view layers = stage_layers.substr(0, stage_layers.find(' '));
+    int64_t stages = 0;
+    while (!stage_layers.empty() && stage_layers.substr(0, stage_layers.find(' ')) == layers) {
+      stage_layers.remove_prefix(std::min(stage_layers.size(), layers.size() + 1));
+      ++stages;
+    }
+    if (!text.empty()) text += ' ';
+    if (stages > 1) text += fmt::format("{}x", stages);
+    text += layers;
+  }
   return text;
 }
 
@@ -566,8 +576,7 @@ std::string search_csv(const SearchResult& r) {
       "exposed,days,price_usd,fits_share,twins\n";
   int64_t rank = 0;
   for (const FoundLayout& l : r.best) {
-    std::string layers;
-    for (const int64_t n : l.stage_layers) layers += (layers.empty() ? "" : " ") + whole(n);
+    const std::string layers = words_of(l.stage_layers);
     text += fmt::format(
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ++rank,
         l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro, l.microbatches,

@@ -26,4 +26,7 @@ std::string search_csv(const SearchResult& result);
 // "TP 8  PP 4  VPP 2  DP 4  MBS 1, selective recomputation": axes that are 1 are left out.
 std::string layout_text(const FoundLayout& layout);
 
+// Layers of the stages, "9 9 8 6", with those that are alike counted: "2x9 8 6".
+std::string layers_text(std::string_view stage_layers);
+
 }  // namespace stepcast

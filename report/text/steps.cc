@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "report/json/writer.h"
+#include "report/text/search.h"
 #include "sim/csv.h"
 #include "sim/text.h"
 
@@ -76,7 +77,8 @@ const std::array kStepLayout{
     StepCell{"MBS", '>', [](const StepRow& r) { return fmt::to_string(r.micro_batch); }},
     StepCell{"recompute", '<', [](const StepRow& r) { return escape_text(r.recompute); }},
     StepCell{"schedule", '<', [](const StepRow& r) { return escape_text(r.schedule); }},
-    StepCell{"layers", '<', [](const StepRow& r) { return escape_text(r.stage_layers); }, true},
+    StepCell{"layers", '<',
+             [](const StepRow& r) { return escape_text(layers_text(r.stage_layers)); }, true},
     StepCell{"ZeRO", '>', [](const StepRow& r) { return fmt::to_string(r.zero); }},
 };
 const std::array kStepFigures{

@@ -147,5 +147,12 @@ TEST(SearchJson, HasCountsAndLayouts) {
   EXPECT_THAT(text, HasSubstr("\"nearest\": null"));
 }
 
+TEST(LayersText, CountsThoseThatAreAlike) {
+  EXPECT_EQ(layers_text(""), "");
+  EXPECT_EQ(layers_text("9 9 8 6"), "2x9 8 6");
+  EXPECT_EQ(layers_text("1 3 3 3 1"), "1 3x3 1");
+  EXPECT_EQ(layers_text("11 1 1"), "11 2x1");
+}
+
 }  // namespace
 }  // namespace stepcast::search_report_test
