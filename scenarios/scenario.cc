@@ -291,6 +291,7 @@ std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
     return section == nullptr ? nullptr : section->find(key);
   };
   move(below(tree_.find("model"), "hf"));
+  move(below(below(tree_.find("distill"), "teacher"), "hf"));
   move(below(tree_.find("schedule"), "file"));
   move(below(below(tree_.find("moe"), "routing"), "trace"));
   if (Value* tables = tree_.find("calibration"); tables != nullptr) {

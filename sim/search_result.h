@@ -67,6 +67,7 @@ struct SearchResult {
   std::vector<SearchRule> illegal;  // combinations that are no layouts, by rule
   std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
   int64_t simulated = 0;
+  int64_t part = 1, parts = 1;     // of the layouts: those of one of several processes
   int64_t undecided = 0;           // left when the search was stopped
   bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted

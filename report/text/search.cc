@@ -449,6 +449,8 @@ void write_funnel(JsonWriter& json, const SearchResult& r) {
   json.member("layouts", r.layouts);
   write_rules(json, "decided", r.decided);
   json.member("simulated", r.simulated);
+  json.member("part", r.part);
+  json.member("parts", r.parts);
   json.member("undecided", r.undecided);
   json.member("all_seen", r.all_seen);
 }
@@ -495,6 +497,7 @@ std::string layers_text(std::string_view stage_layers) {
 std::string search_text(const SearchResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
                      "   for " + objectives_text(r.objectives) + '\n';
+  if (r.parts > 1) text += fmt::format("part {} of {}: its layouts alone\n", r.part, r.parts);
   text += '\n' + rule_table(r) + '\n';
   if (!r.all_seen) text += "  The search was stopped before all layouts were known.\n";
   if (r.best.empty() && r.breaking) return text + breaking_text(r, style);

@@ -139,8 +139,12 @@ Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time m
     return trial;
   }
   const std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
-  const std::optional<StepOutcome> step = priced ? evaluate(*priced, most) : std::nullopt;
-  if (!step) return trial;  // impossible
+  std::optional<StepOutcome> step;
+  try {
+    if (priced) step = evaluate(*priced, most);
+  } catch (const TooLongForLanes&) {  // as impossible as what cannot be priced
+  }
+  if (!step) return trial;
   trial.time = step->time;
   trial.outcome = Trial::Outcome::slower;
   if (trial.time > most) return trial;

@@ -90,6 +90,8 @@ Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGrap
     const ContentionResult contended =
         run_contended(graph, prices, LaneSet{}, Traffic{}, *choice.factors);
     return cost_of(scenario, contended.lanes);
+  } catch (TooLongForLanes& e) {
+    throw TooLongForLanes(with_code_and_file(std::move(e), "E123", scenario.file).diagnostics);
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E123", scenario.file);
   }

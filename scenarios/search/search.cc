@@ -456,6 +456,8 @@ class Searcher {
     std::array<int64_t, kDecided.size()> counts{};
     for (const Decided d : decided_) ++counts[static_cast<size_t>(d)];
     r.undecided = counts[0];
+    r.part = run_.shard.index + 1;
+    r.parts = run_.shard.count;
     for (size_t i = 1; i < counts.size(); ++i)
       if (counts[i] > 0) r.decided.push_back({kDecided[i].first, kDecided[i].second, counts[i]});
     const bool front = settings_.objectives.size() > 1;

@@ -147,6 +147,15 @@ TEST(SearchJson, HasCountsAndLayouts) {
   EXPECT_THAT(text, HasSubstr("\"nearest\": null"));
 }
 
+TEST(SearchText, SaysThatItIsOfAPart) {
+  SearchResult r = sample();
+  EXPECT_THAT(search_text(r), Not(HasSubstr("part ")));
+  r.part = 2;
+  r.parts = 5;
+  EXPECT_THAT(search_text(r), HasSubstr("\npart 2 of 5: its layouts alone\n"));
+  EXPECT_THAT(search_json(r, "0.1"), HasSubstr("\"parts\": 5"));
+}
+
 TEST(LayersText, CountsThoseThatAreAlike) {
   EXPECT_EQ(layers_text(""), "");
   EXPECT_EQ(layers_text("9 9 8 6"), "2x9 8 6");

@@ -595,5 +595,19 @@ TEST(Search, ContradictionsLeaveNoLayout) {
   EXPECT_TRUE(answer.result.best.empty());
 }
 
+TEST(Search, GoesOnWhereAStepIsTooLongForInterference) {
+  SearchRun run;
+  run.forecasts = false;
+  const SearchAnswer answer = search_layouts(
+      document("model: llama3-8b\ncluster: dgx-h100 x 1\nbatch: {global: 65536, seq: 8192}\n"
+               "contention: {interference: on}\n"
+               "search: {space: {parallel.pp: 1, parallel.cp: 1, batch.micro: 1}}\n"),
+      {}, run);
+  EXPECT_TRUE(answer.result.best.empty());
+  const auto rule = std::ranges::find(answer.result.decided, "impossible", &SearchRule::name);
+  ASSERT_NE(rule, answer.result.decided.end());
+  EXPECT_GT(rule->count, 0);
+}
+
 }  // namespace
 }  // namespace stepcast::search_test
