@@ -25,6 +25,7 @@ namespace stepcast::page_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -123,7 +124,7 @@ TEST(SearchPage, DrawsAndListsTheLayouts) {
   const std::string page = search_page_of(found_layouts());
   EXPECT_EQ(count_of(page, "<circle class=\"front\""), 2u);
   EXPECT_EQ(count_of(page, "<circle class=\"other\""), 1u);
-  EXPECT_EQ(count_of(page, "<code>-s parallel.tp=&lt;s&gt;</code>"), 3u);
+  EXPECT_EQ(count_of(page, "<code>-s 'parallel.tp=&lt;s&gt;'</code>"), 3u);
   EXPECT_GE(count_of(page, "+10.0 %"), 1u);
   for (const char* tag : {"<b>s<", "<i>illegal", "<u>1f1b", "<s>"})
     EXPECT_EQ(count_of(page, tag), 0u);
@@ -134,9 +135,43 @@ TEST(SearchPage, SaysWhatIsNearestWhereNothingFits) {
   search.nearest = search.best.back();
   search.best.clear();
   const std::string page = search_page_of(search);
-  EXPECT_GE(count_of(page, "No layout fits. Nearest: "), 1u);
-  EXPECT_GE(count_of(page, "38.0 of 70.0 GiB"), 1u);
+  EXPECT_THAT(page, HasSubstr("No layout fits with 0 % of the memory left free. Nearest is "));
+  EXPECT_THAT(page, HasSubstr("38.0 GiB of 70.0 usable"));
   EXPECT_EQ(count_of(page, "<circle"), 0u);
+}
+
+TEST(SearchPage, WhereAllBreakAConstraintNothingIsSaidOfMemory) {
+  SearchResult search = found_layouts();
+  search.breaking = search.best.front();
+  search.broken_constraints = {"step_time <= 5s"};
+  search.best.clear();
+  const std::string page = search_page_of(search);
+  EXPECT_THAT(page, HasSubstr("Layouts fit, but none keeps the constraints. The best of them is "));
+  EXPECT_THAT(page, HasSubstr("It breaks 'step_time &lt;= 5s'."));
+  EXPECT_THAT(page, Not(HasSubstr("No layout fits")));
+}
+
+TEST(SearchPage, StoppedEarlyItDoesNotSayThatNothingFits) {
+  SearchResult search = found_layouts();
+  search.undecided = 7;
+  search.all_seen = false;
+  const std::string found = search_page_of(search);
+  EXPECT_THAT(found, HasSubstr("stopped before all layouts were known"));
+  EXPECT_THAT(found, HasSubstr("not looked at: the search was stopped"));
+  search.best.clear();
+  const std::string none = search_page_of(search);
+  EXPECT_THAT(none, HasSubstr("was stopped before it came to a layout that fits"));
+  EXPECT_THAT(none, Not(HasSubstr("No layout fits")));
+}
+
+TEST(SearchPage, WhatTheShellWouldTakeApartStandsInQuotes) {
+  SearchResult search = found_layouts();
+  search.run_words = {"my run.yaml"};
+  search.best.front().set = {{"moe", "{ep: 4}"}};
+  const std::string page = search_page_of(search);
+  EXPECT_THAT(page, HasSubstr("<code>-s 'moe={ep: 4}'</code>"));
+  EXPECT_THAT(page, HasSubstr("<code>stepcast run 'my run.yaml' -s "
+                              "'moe={ep: 4}'</code>"));
 }
 
 TEST(Page, WasBuiltOfItsSources) {
@@ -183,7 +218,7 @@ TEST(Markup, ABarIsAsWideAsItsParts) {
   const std::string bar = html_bar(parts);
   EXPECT_THAT(bar, HasSubstr("class=\"a\" x=\"0.0\" width=\"250.0\""));
   EXPECT_THAT(bar, HasSubstr("class=\"c\" x=\"250.0\" width=\"500.0\""));
-  EXPECT_THAT(bar, ::testing::Not(HasSubstr("class=\"b\"")));
+  EXPECT_THAT(bar, Not(HasSubstr("class=\"b\"")));
 }
 
 // The sample waits for its all-reduces, 20 us each, with nothing beside them.
