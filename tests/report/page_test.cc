@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -236,6 +237,28 @@ TEST(Exposed, IsWhatRunsWhileNothingComputes) {
   ASSERT_NE(all_reduce, lines.end());
   EXPECT_EQ(all_reduce->exposed, all_reduce->total);
   EXPECT_EQ(all_reduce->total.count() % (all_reduce->runs), 0);
+}
+
+// A send to the next stage and one to the first may have one name and different links.
+TEST(Exposed, OneNameOverSeveralLinksHasALineForEach) {
+  Result result = sample_result();
+  auto graph = std::make_shared<OpGraph>(*result.graph);
+  auto prices = std::make_shared<Prices>(*result.prices);
+  ASSERT_EQ(graph->rendezvous.size(), 4u);  // two each way
+  for (Rendezvous& rendezvous : graph->rendezvous) rendezvous.label = graph->rendezvous[0].label;
+  graph->rendezvous[3].work = static_cast<WorkId>(graph->works.size());
+  graph->works.push_back(graph->works[static_cast<size_t>(graph->rendezvous[2].work)]);
+  prices->by_work.push_back(prices->by_work[static_cast<size_t>(graph->rendezvous[2].work)]);
+  prices->by_work.back().crosses_nodes = true;
+  result.graph = graph;
+  result.prices = prices;
+  std::vector<bool> crosses;
+  for (const ExposedLine& line : exposed_lines(result, 0)) {
+    if (graph->works[static_cast<size_t>(line.work)].axis != Axis::pp) continue;
+    EXPECT_EQ(line.runs, 1);
+    crosses.push_back(prices->by_work[static_cast<size_t>(line.work)].crosses_nodes);
+  }
+  EXPECT_THAT(crosses, ::testing::UnorderedElementsAre(false, true));
 }
 
 TEST(Gantt, DrawsALineForEachRankUpToALimit) {
