@@ -96,6 +96,19 @@ TEST(ComparePage, HasAPictureAndTheNumbersOfEachCase) {
   EXPECT_GE(count_of(page, "baseline</td>"), 1u);
 }
 
+TEST(ComparePage, OfSeveralSeedsTheMeansAreCompared) {
+  Result one = sample_result(), two = sample_result();
+  one.replicas = ReplicaTimes{.count = 3, .mean = Time{2'000'000'000}};
+  two.replicas = ReplicaTimes{.count = 3, .mean = Time{3'000'000'000}};
+  one.interval.emplace().level = 0.6;
+  const std::vector<PageCase> cases{{"one", &one, {}, {}}, {"two", &two, {}, {}}};
+  const std::string page = compare_page_of(cases);
+  EXPECT_THAT(page, HasSubstr("mean step, "));
+  EXPECT_THAT(page, HasSubstr("-33.3 %"));  // the second is the baseline
+  EXPECT_THAT(page, HasSubstr("60 % interval"));
+  EXPECT_THAT(page, Not(HasSubstr("80 % interval")));
+}
+
 SearchResult found_layouts() {
   SearchResult search;
   search.name = "<b>s</b>";
