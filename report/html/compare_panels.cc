@@ -12,6 +12,7 @@
 #include "report/html/markup.h"
 #include "report/html/panels.h"
 #include "report/text/compare.h"
+#include "report/text/explain.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
 #include "sim/graph/spend.h"
@@ -67,6 +68,13 @@ std::string winner_list(std::span<const PageCase> cases) {
   return s.empty() ? s : "<ul class=\"plain\">\n" + s + "</ul>\n";
 }
 
+// "80 % interval", of the cases that have one.
+std::string interval_title(std::span<const PageCase> cases) {
+  for (const PageCase& c : cases)
+    if (c.result->interval) return interval_name(*c.result->interval);
+  return "interval";
+}
+
 // Kinds of time that a stacked bar tells apart.
 struct Group {
   std::string_view style, title;
@@ -92,20 +100,21 @@ const SpendTable& critical_account(const Result& r) {
 std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
                         std::span<const LeftOut> left_out) {
   const std::vector<Result> figures = figures_of(cases);
-  const bool same_work = comparable_steps(figures);
+  const bool same_work = comparable_steps(figures), means = compares_means(figures);
   const Time longest = longest_step(cases);
   const TimeScale scale = scale_of(longest);
   const Result& base = *cases[baseline].result;
-  const std::array<HtmlColumn, 10> columns{{{"case", false},
-                                            {"", false},
-                                            {"step, " + std::string(scale.unit), true},
-                                            {"against the baseline", true},
-                                            {"80 % interval", true},
-                                            {"tokens/s/GPU", true},
-                                            {"bubble", true},
-                                            {"memory, GiB", true},
-                                            {"", false},
-                                            {"MFU", true}}};
+  const std::array<HtmlColumn, 10> columns{
+      {{"case", false},
+       {"", false},
+       {(means ? "mean step, " : "step, ") + std::string(scale.unit), true},
+       {"against the baseline", true},
+       {interval_title(cases), true},
+       {"tokens/s/GPU", true},
+       {"bubble", true},
+       {"memory, GiB", true},
+       {"", false},
+       {"MFU", true}}};
   HtmlTable table("Step time, memory and speed of each case", columns);
   for (size_t i = 0; i < cases.size(); ++i) {
     const Result& r = *cases[i].result;
@@ -115,13 +124,12 @@ std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
                        std::string(g.style), std::string(g.title)});
     const std::string versus = i == baseline ? "baseline"
                                : same_work
-                                   ? against(static_cast<double>(r.step_time.count()),
-                                             static_cast<double>(base.step_time.count()))
+                                   ? versus_base(r, base, means)
                                    : against(r.tokens_per_s_per_gpu, base.tokens_per_s_per_gpu);
     table.row(i == baseline ? "mark" : "")
         .text(cases[i].name)
         .html(html_bar(parts))
-        .text(in_scale(r.step_time, scale))
+        .text(in_scale(compared_time(r, means), scale))
         .text(versus)
         .text(r.interval
                   ? in_scale(r.interval->low, scale) + " to " + in_scale(r.interval->high, scale)

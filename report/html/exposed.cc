@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "sim/check.h"
@@ -63,10 +64,13 @@ std::vector<ExposedLine> exposed_lines(const Result& r, uint32_t role) {
   for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
     if (op.stream == Stream::compute) busy.add(begin, end);
   });
-  std::map<std::pair<Axis, LabelId>, ExposedLine> lines;
+  // One name may run in several ways: a send to the next stage stays inside a node or leaves it.
+  std::map<std::tuple<Axis, LabelId, bool, Algorithm, Protocol, Origin>, ExposedLine> lines;
   const auto add = [&](WorkId id, LabelId label, Time begin, Time end) {
     const Work& work = graph.works[static_cast<size_t>(id)];
-    ExposedLine& line = lines[{work.axis, label}];
+    const Price& price = r.prices->by_work[static_cast<size_t>(id)];
+    ExposedLine& line = lines[{work.axis, label, price.crosses_nodes, price.algorithm,
+                               price.protocol, price.origin}];
     if (line.runs == 0) {
       line.name = graph.text(label);
       line.work = id;

@@ -10,10 +10,11 @@
 
 namespace stepcast {
 
-// Communication of one name on one axis.  Times are of one rank.
+// Communication of one name on one axis that runs in one way: inside nodes or over the network, by
+// one algorithm and protocol, with prices of one origin.  Times are of one rank.
 struct ExposedLine {
   std::string name;  // "fc2 all-reduce"
-  WorkId work{};     // one of its works
+  WorkId work{};     // one of its works; of all of them the above is true
   int64_t runs = 0;
   Time total{};    // from start to end, all runs
   Time exposed{};  // of that, while no op of the compute stream ran; two at once both count

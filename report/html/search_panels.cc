@@ -13,6 +13,7 @@
 #include "report/text/run.h"
 #include "report/text/search.h"
 #include "sim/search_result.h"
+#include "sim/step_row.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -21,17 +22,19 @@ namespace {
 std::string options_of(const FoundLayout& layout) {
   std::string s;
   for (const auto& [path, value] : layout.set)
-    s += (s.empty() ? "" : " ") + fmt::format("-s {}={}", path, value);
+    s += (s.empty() ? "-s " : " -s ") + shell_word(escape_text(path + '=' + value));
   return s;
 }
 
 std::string search_verdict(const SearchResult& search) {
+  const std::string stopped = search.all_seen ? "" : note(std::string(kNotAllSeen));
   if (search.best.empty()) {
-    std::string s = "<p>No layout fits.";
-    if (search.nearest)
-      s += " Nearest: " + html_text(layout_text(*search.nearest)) + ", which needs " +
-           gib(search.nearest->reserved) + " of " + gib(search.nearest->usable) + " GiB.";
-    return html_section("verdict", "Verdict", s + "</p>\n");
+    const NoLayout none = no_layout(search);
+    std::string words = none.verdict;
+    words.front() = upper_case(words.substr(0, 1)).front();
+    if (words.back() != '.') words += '.';
+    for (const std::string& line : none.more) words += ' ' + line;
+    return html_section("verdict", "Verdict", stopped + "<p>" + html_text(words) + "</p>\n");
   }
   const FoundLayout& best = search.best.front();
   const auto card = [](std::string_view name, std::string_view value, std::string_view more,
@@ -56,7 +59,7 @@ std::string search_verdict(const SearchResult& search) {
         note(fmt::format("{} layouts are within {} % of the best: closer than forecasts can tell "
                          "apart.",
                          grouped(search.within_discernment), fixed(kDiscernment * 100, 0)));
-  return html_section("verdict", "Verdict", s);
+  return html_section("verdict", "Verdict", s + stopped);
 }
 
 std::string funnel_panel(const SearchResult& search) {
@@ -78,12 +81,15 @@ std::string funnel_panel(const SearchResult& search) {
     }
     return table.finish();
   };
+  std::vector<SearchRule> decided = search.decided;
+  if (search.undecided > 0)
+    decided.push_back({"undecided", std::string(kNotLookedAt), search.undecided});
   return html_section("funnel", "What was looked at",
                       funnel("Combinations of the axes, and why most are no layouts",
                              "all combinations", search.points, search.illegal, "t-lost") +
                           "<h3>Layouts</h3>\n" +
                           funnel("Layouts, each by what decided it", "layouts",
-                                 static_cast<double>(search.layouts), search.decided, "t-exposed"));
+                                 static_cast<double>(search.layouts), decided, "t-exposed"));
 }
 
 // The next of 1, 2, 5, 10, 20, ... times a power of ten.
@@ -175,7 +181,9 @@ std::string best_panel(const SearchResult& search) {
     table.text(l.recompute).text(l.schedule).html("<code>" + html_text(options_of(l)) + "</code>");
     ++number;
   }
-  return html_section("best", "The best layouts", table.finish());
+  return html_section("best", "The best layouts",
+                      table.finish() + "<p>The first, as a forecast of its own: <code>" +
+                          html_text(run_line(search, search.best.front())) + "</code></p>\n");
 }
 
 }  // namespace

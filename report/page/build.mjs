@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// node build.mjs TOOLS: makes page.html of source/, with the esbuild in TOOLS/node_modules.  Script and style sheet are inlined, and a
-// content security policy allows these two by their hashes and nothing else.  The hash of the
-// sources goes along, so that a test can tell when the page was not built anew after a change.
+// node build.mjs TOOLS [PAGE]: makes page.html (or PAGE) of source/, with the esbuild in
+// TOOLS/node_modules.  Script and style sheet are inlined, and a content security policy allows
+// these two by their hashes and nothing else.  The hash of the sources goes along, so that a test
+// can tell when the page was not built anew after a change.
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -46,5 +47,5 @@ const page = readFileSync(join(source, "template.html"), "utf8")
   .replace("{sources}", () => hashOfSources())
   .replace("{style}", () => style)
   .replace("{script}", () => script);
-writeFileSync(join(here, "page.html"), page);
+writeFileSync(process.argv[3] ?? join(here, "page.html"), page);
 console.log(`page.html: ${page.length} bytes, script ${script.length}, style ${style.length}`);

@@ -20,22 +20,6 @@ namespace {
 
 constexpr int kLongestName = 24;
 
-// Of several seeds their mean says more than the first, if all cases have them.
-bool all_have_replicas(std::span<const Result> results) {
-  return std::all_of(results.begin(), results.end(),
-                     [](const Result& r) { return r.replicas.has_value(); });
-}
-
-Time told(const Result& r, bool means) {
-  return means ? r.replicas->mean : r.step_time;
-}
-
-std::string versus(const Result& r, const Result& base, bool means) {
-  const Time before = told(base, means);
-  const double change = share_of(told(r, means) - before, before) * 100;
-  return (change > 0 ? "+" : "") + fixed(change, 1) + " %";
-}
-
 std::string shortened(const std::string& name) {
   const std::string safe = escape_text(name);
   if (display_width(safe) <= kLongestName) return safe;
@@ -66,7 +50,7 @@ std::string_view mark_of(const Result& r) {
 
 // "fastest" of results that all do the same work; else the one with the highest rate.
 bool is_faster(const Result& a, const Result& b, bool same_work, bool means) {
-  return same_work ? told(a, means) < told(b, means)
+  return same_work ? compared_time(a, means) < compared_time(b, means)
                    : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
 }
 
@@ -168,13 +152,14 @@ std::string winner_line(std::string_view what, const std::string& text, Tone ton
 std::string winner_lines(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, const TextStyle& style) {
   const Winners w = compare_winners(results);
-  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
+  const bool same_work = comparable_steps(results), means = compares_means(results);
   std::string s;
   const auto name = [&](size_t i) { return shortened(names[i]); };
   if (w.fastest) {
     const Result& r = results[*w.fastest];
     std::string text = name(*w.fastest);
-    if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline], means);
+    if (*w.fastest != baseline && same_work)
+      text += ", " + versus_base(r, results[baseline], means);
     const Bytes more = r.memory_reserved - results[baseline].memory_reserved;
     if (*w.fastest != baseline && more.value != 0)
       text += ", " + gib(Bytes{std::max(more.value, -more.value)}) + " GiB " +
@@ -213,6 +198,20 @@ bool shows_span(const Result& r) {
   return r.splits_backward || share_of(r.step_time - r.span, r.step_time) > 0.005;
 }
 
+bool compares_means(std::span<const Result> results) {
+  return std::ranges::all_of(results, [](const Result& r) { return r.replicas.has_value(); });
+}
+
+Time compared_time(const Result& r, bool means) {
+  return means ? r.replicas->mean : r.step_time;
+}
+
+std::string versus_base(const Result& r, const Result& base, bool means) {
+  const Time before = compared_time(base, means);
+  const double change = share_of(compared_time(r, means) - before, before) * 100;
+  return (change > 0 ? "+" : "") + fixed(change, 1) + " %";
+}
+
 bool comparable_steps(std::span<const Result> results) {
   // The same model has a few more FLOPs where tp pads its vocabulary further.
   constexpr double kPadding = 0.01;
@@ -228,13 +227,13 @@ bool comparable_steps(std::span<const Result> results) {
 Winners compare_winners(std::span<const Result> results) {
   Winners w;
   if (results.size() < 2) return w;
-  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
+  const bool same_work = comparable_steps(results), means = compares_means(results);
   const auto better = [&](std::optional<size_t>& best, size_t i, auto is_better) {
     if (!best || is_better(results[i], results[*best])) best = i;
   };
   const auto rate = [means](const Result& r) {
     const double bytes = static_cast<double>(std::max<int64_t>(1, r.memory_reserved.value));
-    return 1 / (bytes * std::max(1e-12, to_seconds(told(r, means))));
+    return 1 / (bytes * std::max(1e-12, to_seconds(compared_time(r, means))));
   };
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].fits) continue;
@@ -255,7 +254,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   const bool same_work = comparable_steps(results), spans = spans_matter(results);
-  const bool means = all_have_replicas(results);
+  const bool means = compares_means(results);
   const TimeScale scale = scale_of(results[baseline].step_time);
   std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
                          spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
@@ -271,7 +270,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
     rows.push_back(
         {shortened(names[i]), in_scale(r.step_time, scale), of_seeds(&ReplicaTimes::mean),
          of_seeds(&ReplicaTimes::p5), of_seeds(&ReplicaTimes::p95),
-         i == baseline ? "-" : versus(r, results[baseline], means),
+         i == baseline ? "-" : versus_base(r, results[baseline], means),
          spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
          percent(share_of(r.bubble, r.step_time)), gib(r.memory_reserved).append(mark_of(r)),
          std::to_string(pipeline_rank(r, r.reserved_role)),

@@ -25,6 +25,16 @@ bool comparable_steps(std::span<const Result> results);
 // splits the backward, or it differs by more than 0.5 %.
 bool shows_span(const Result& result);
 
+// Of several seeds their mean says more than the first, if all cases have them.
+bool compares_means(std::span<const Result> results);
+
+// What of a result is compared: its mean over seeds, or its step time.  REQUIRES: replicas, for
+// means.
+Time compared_time(const Result& result, bool means);
+
+// "+4.2 %" of the time of `base`.
+std::string versus_base(const Result& result, const Result& base, bool means);
+
 // The best of the cases that fit, by position; of equal ones the first.  A single case wins
 // nothing.
 struct Winners {

@@ -13,7 +13,9 @@
 #include "report/json/writer.h"
 #include "report/text/run.h"
 #include "report/text/scatter.h"
+#include "sim/check.h"
 #include "sim/graph/spend.h"
+#include "sim/step_row.h"
 
 namespace stepcast {
 namespace {
@@ -181,15 +183,16 @@ std::string steps_table(const SearchResult& r, const TextStyle& style) {
 
 std::string rule_table(const SearchResult& r) {
   std::string text;
-  const auto line = [&](const std::string& count, const std::string& words) {
-    text += "  " + pad_left(count, 17) + "  " + words + '\n';
+  const auto line = [&](const std::string& count, std::string_view words) {
+    text += "  " + pad_left(count, 17) + "  ";
+    text.append(words) += '\n';
   };
   line(count_of(r.points), "points: all combinations of the axes");
   for (const SearchRule& rule : r.illegal) line("- " + grouped(rule.count), rule.words);
   line(grouped(r.layouts), "layouts");
   for (const SearchRule& rule : r.decided)
     line((rule.name == "fits" ? "" : "- ") + grouped(rule.count), rule.words);
-  if (r.undecided > 0) line("- " + grouped(r.undecided), "not looked at: the search was stopped");
+  if (r.undecided > 0) line("- " + grouped(r.undecided), kNotLookedAt);
   return text;
 }
 
@@ -289,28 +292,6 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
   return text;
 }
 
-// A word of a shell's line: in quotes where the shell would take it for something else.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + '\'';
-}
-
-std::string run_line(const SearchResult& r, const FoundLayout& l) {
-  std::vector<std::string> words = r.run_words;
-  if (words.empty()) words.push_back(r.file);
-  for (const auto& [path, value] : l.set) {
-    words.emplace_back("-s");
-    words.push_back(path + '=' + value);
-  }
-  std::string text = "stepcast run";
-  for (const std::string& word : words) text += ' ' + shell_word(escape_text(word));
-  return text;
-}
-
 std::string objectives_text(const std::vector<SearchObjective>& objectives) {
   std::string text;
   for (size_t i = 0; i < objectives.size(); ++i) {
@@ -369,27 +350,6 @@ std::string next_text(const SearchResult& r, const TextStyle& style) {
     text += "      " + run_line(r, l) + '\n';
   }
   return text + '\n';
-}
-
-// Layouts fit, but none keeps the constraints.
-std::string breaking_text(const SearchResult& r, const TextStyle& style) {
-  const FoundLayout& best = *r.breaking;
-  std::string text =
-      "  " + paint("layouts fit, but none keeps the constraints", Tone::bad, style) + '\n';
-  std::string broken;
-  for (const std::string& c : r.broken_constraints)
-    broken += (broken.empty() ? "'" : " and '") + escape_text(c) + '\'';
-  return text +
-         wrap(fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It "
-                          "breaks {}.",
-                          layout_text(best), seconds_text(best), gib(best.reserved),
-                          gib(best.usable),
-                          best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
-                                                        fixed(best.price / 1000, 1))
-                          : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
-                                          : "",
-                          broken),
-              "  ", style.width);
 }
 
 // What runs it, what it holds and takes.
@@ -494,35 +454,65 @@ std::string layers_text(std::string_view stage_layers) {
   return text;
 }
 
+std::string run_line(const SearchResult& r, const FoundLayout& l) {
+  std::vector<std::string> words = r.run_words;
+  if (words.empty()) words.push_back(r.file);
+  for (const auto& [path, value] : l.set) {
+    words.emplace_back("-s");
+    words.push_back(path + '=' + value);
+  }
+  std::string text = "stepcast run";
+  for (const std::string& word : words) text += ' ' + shell_word(escape_text(word));
+  return text;
+}
+
+NoLayout no_layout(const SearchResult& r) {
+  STEPCAST_CHECK(r.best.empty(), "a search without a layout to show");
+  if (r.breaking) {
+    const FoundLayout& best = *r.breaking;
+    std::string broken;
+    for (const std::string& c : r.broken_constraints)
+      broken += (broken.empty() ? "'" : " and '") + c + '\'';
+    const std::string job = best.price > 0  ? fmt::format(", {} days, {} kUSD", fixed(best.days, 1),
+                                                          fixed(best.price / 1000, 1))
+                            : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
+                                            : "";
+    return {
+        "layouts fit, but none keeps the constraints",
+        {fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It breaks {}.",
+                     layout_text(best), seconds_text(best), gib(best.reserved), gib(best.usable),
+                     job, broken)}};
+  }
+  if (r.undecided > 0 || !r.all_seen)
+    return {"The search was stopped before it came to a layout that fits.", {}, true};
+  if (r.layouts == 0) return {"no layout fits: none is legal", {"The counts by rule say why."}};
+  NoLayout none{
+      fmt::format("no layout fits with {:.0f} % of the memory left free", 100 * r.memory_margin),
+      {}};
+  if (r.nearest) {
+    const FoundLayout& n = *r.nearest;
+    none.more.push_back(fmt::format("Nearest is {}: {} GiB of {} usable.", layout_text(n),
+                                    gib(n.reserved), gib(n.usable)));
+    none.more.push_back(
+        n.reserved <= n.usable
+            ? fmt::format("It fits with a smaller search.memory_margin: at most {:.0f}%.",
+                          std::floor(100 * free_share(n)))
+            : "More GPUs (--gpus), shorter sequences or a smaller model would make one fit; "
+              "`stepcast size` finds the fewest GPUs.");
+  }
+  return none;
+}
+
 std::string search_text(const SearchResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
                      "   for " + objectives_text(r.objectives) + '\n';
   if (r.parts > 1) text += fmt::format("part {} of {}: its layouts alone\n", r.part, r.parts);
   text += '\n' + rule_table(r) + '\n';
-  if (!r.all_seen) text += "  The search was stopped before all layouts were known.\n";
-  if (r.best.empty() && r.breaking) return text + breaking_text(r, style);
-  if (r.best.empty() && (r.undecided > 0 || !r.all_seen))
-    return text + "  The search was stopped before it came to a layout that fits.\n";
+  if (!r.all_seen) text += "  " + std::string(kNotAllSeen) + '\n';
   if (r.best.empty()) {
-    text += "  " + paint("no layout fits", Tone::bad, style);
-    if (r.layouts == 0) {
-      text += ": none is legal; the counts above say why\n";
-      return text;
-    }
-    text += fmt::format(" with {:.0f} % of the memory left free\n", 100 * r.memory_margin);
-    if (r.nearest) {
-      const FoundLayout& n = *r.nearest;
-      text += wrap(fmt::format("Nearest is {}: {} GiB of {} usable.", layout_text(n),
-                               gib(n.reserved), gib(n.usable)),
-                   "  ", style.width);
-      const bool within = n.reserved <= n.usable;
-      text +=
-          wrap(within ? fmt::format("It fits with a smaller search.memory_margin: at most {:.0f}%.",
-                                    std::floor(100 * free_share(n)))
-                      : "More GPUs (--gpus), shorter sequences or a smaller model would make one "
-                        "fit; `stepcast size` finds the fewest GPUs.",
-               "  ", style.width);
-    }
+    const NoLayout none = no_layout(r);
+    text += "  " + paint(none.verdict, none.stopped ? Tone::plain : Tone::bad, style) + '\n';
+    for (const std::string& line : none.more) text += wrap(escape_text(line), "  ", style.width);
     return text;
   }
   text += table_of(r, style) + '\n' + front_text(r) + words_of(r, style) + '\n';

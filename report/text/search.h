@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "report/format.h"
 #include "sim/search_result.h"
@@ -14,6 +15,23 @@ namespace stepcast {
 // why the first is first, what a lighter and a simpler one would cost, and how to start it; or what
 // is nearest where nothing fits.  Ends with '\n'.
 std::string search_text(const SearchResult& result, const TextStyle& style = {});
+
+// Why a search has no layout to show: the constraints, an early end, or memory.  One reading for
+// all reports; not escaped, as constraints are somebody's text.  REQUIRES: result.best is empty.
+struct NoLayout {
+  std::string verdict;            // "no layout fits with 5 % of the memory left free"
+  std::vector<std::string> more;  // sentences: the nearest or the best, and what would help
+  bool stopped = false;           // what was not looked at may fit
+};
+NoLayout no_layout(const SearchResult& result);
+
+// What is said where the search was stopped before its end (all_seen, undecided).
+inline constexpr std::string_view kNotAllSeen =
+    "The search was stopped before all layouts were known.";
+inline constexpr std::string_view kNotLookedAt = "not looked at: the search was stopped";
+
+// "stepcast run run.yaml -s parallel.tp=2": the forecast of this layout, as a shell takes it.
+std::string run_line(const SearchResult& result, const FoundLayout& layout);
 
 std::string search_json(const SearchResult& result, std::string_view version);
 

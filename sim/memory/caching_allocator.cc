@@ -55,7 +55,9 @@ inline int64_t CachingAllocator::bytes_of(const Chunk& c) {
 
 CachingAllocator::Request CachingAllocator::request_of(Bytes bytes) {
   const int64_t units = bytes.value <= 0 ? 0 : (bytes.value + kMinBlock - 1) / kMinBlock;
-  STEPCAST_CHECK(units < (int64_t{1} << 32), "more than 2 TiB on one GPU");
+  // The head of a list would serve what is larger: what remained of it could stay with the block.
+  constexpr auto kHeadSize = static_cast<int64_t>(kLast >> 32U);
+  STEPCAST_CHECK(units < kHeadSize - kSmall, "2 TiB or more on one GPU");
   const auto size = static_cast<uint32_t>(units);
   const uint8_t small = size <= kSmall ? 1 : 0;
   return {size, list_of(size, small), small != 0 ? 0 : kSmall};

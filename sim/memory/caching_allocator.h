@@ -12,7 +12,6 @@
 // Expandable segments: each pool has one, in which addresses follow each other.  It grows at its
 // end, by pages of 2 MiB (small pool) or 20 MiB, and only by what the free block there lacks.
 // Without room free blocks are given back to the device, whole here, by pages there.
-
 //
 // A step makes tens of thousands of requests, of some dozens of sizes.  Three of five take the
 // first block of a list that is known beforehand, and as many blocks go back between neighbours
@@ -67,7 +66,7 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator() = default;
 
-  // REQUIRES: bytes < 2 TiB.
+  // REQUIRES: bytes < 2 TiB - 1 MiB; up to there no size is taken for that of a list's head.
   static Request request_of(Bytes bytes);
   // kNone for 0 bytes.
   Block allocate(Bytes bytes) { return serve(request_of(bytes)); }

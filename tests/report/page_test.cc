@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ namespace stepcast::page_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -94,6 +96,19 @@ TEST(ComparePage, HasAPictureAndTheNumbersOfEachCase) {
   EXPECT_GE(count_of(page, "baseline</td>"), 1u);
 }
 
+TEST(ComparePage, OfSeveralSeedsTheMeansAreCompared) {
+  Result one = sample_result(), two = sample_result();
+  one.replicas = ReplicaTimes{.count = 3, .mean = Time{2'000'000'000}};
+  two.replicas = ReplicaTimes{.count = 3, .mean = Time{3'000'000'000}};
+  one.interval.emplace().level = 0.6;
+  const std::vector<PageCase> cases{{"one", &one, {}, {}}, {"two", &two, {}, {}}};
+  const std::string page = compare_page_of(cases);
+  EXPECT_THAT(page, HasSubstr("mean step, "));
+  EXPECT_THAT(page, HasSubstr("-33.3 %"));  // the second is the baseline
+  EXPECT_THAT(page, HasSubstr("60 % interval"));
+  EXPECT_THAT(page, Not(HasSubstr("80 % interval")));
+}
+
 SearchResult found_layouts() {
   SearchResult search;
   search.name = "<b>s</b>";
@@ -123,7 +138,7 @@ TEST(SearchPage, DrawsAndListsTheLayouts) {
   const std::string page = search_page_of(found_layouts());
   EXPECT_EQ(count_of(page, "<circle class=\"front\""), 2u);
   EXPECT_EQ(count_of(page, "<circle class=\"other\""), 1u);
-  EXPECT_EQ(count_of(page, "<code>-s parallel.tp=&lt;s&gt;</code>"), 3u);
+  EXPECT_EQ(count_of(page, "<code>-s 'parallel.tp=&lt;s&gt;'</code>"), 3u);
   EXPECT_GE(count_of(page, "+10.0 %"), 1u);
   for (const char* tag : {"<b>s<", "<i>illegal", "<u>1f1b", "<s>"})
     EXPECT_EQ(count_of(page, tag), 0u);
@@ -134,9 +149,43 @@ TEST(SearchPage, SaysWhatIsNearestWhereNothingFits) {
   search.nearest = search.best.back();
   search.best.clear();
   const std::string page = search_page_of(search);
-  EXPECT_GE(count_of(page, "No layout fits. Nearest: "), 1u);
-  EXPECT_GE(count_of(page, "38.0 of 70.0 GiB"), 1u);
+  EXPECT_THAT(page, HasSubstr("No layout fits with 0 % of the memory left free. Nearest is "));
+  EXPECT_THAT(page, HasSubstr("38.0 GiB of 70.0 usable"));
   EXPECT_EQ(count_of(page, "<circle"), 0u);
+}
+
+TEST(SearchPage, WhereAllBreakAConstraintNothingIsSaidOfMemory) {
+  SearchResult search = found_layouts();
+  search.breaking = search.best.front();
+  search.broken_constraints = {"step_time <= 5s"};
+  search.best.clear();
+  const std::string page = search_page_of(search);
+  EXPECT_THAT(page, HasSubstr("Layouts fit, but none keeps the constraints. The best of them is "));
+  EXPECT_THAT(page, HasSubstr("It breaks 'step_time &lt;= 5s'."));
+  EXPECT_THAT(page, Not(HasSubstr("No layout fits")));
+}
+
+TEST(SearchPage, StoppedEarlyItDoesNotSayThatNothingFits) {
+  SearchResult search = found_layouts();
+  search.undecided = 7;
+  search.all_seen = false;
+  const std::string found = search_page_of(search);
+  EXPECT_THAT(found, HasSubstr("stopped before all layouts were known"));
+  EXPECT_THAT(found, HasSubstr("not looked at: the search was stopped"));
+  search.best.clear();
+  const std::string none = search_page_of(search);
+  EXPECT_THAT(none, HasSubstr("was stopped before it came to a layout that fits"));
+  EXPECT_THAT(none, Not(HasSubstr("No layout fits")));
+}
+
+TEST(SearchPage, WhatTheShellWouldTakeApartStandsInQuotes) {
+  SearchResult search = found_layouts();
+  search.run_words = {"my run.yaml"};
+  search.best.front().set = {{"moe", "{ep: 4}"}};
+  const std::string page = search_page_of(search);
+  EXPECT_THAT(page, HasSubstr("<code>-s 'moe={ep: 4}'</code>"));
+  EXPECT_THAT(page, HasSubstr("<code>stepcast run 'my run.yaml' -s "
+                              "'moe={ep: 4}'</code>"));
 }
 
 TEST(Page, WasBuiltOfItsSources) {
@@ -183,7 +232,7 @@ TEST(Markup, ABarIsAsWideAsItsParts) {
   const std::string bar = html_bar(parts);
   EXPECT_THAT(bar, HasSubstr("class=\"a\" x=\"0.0\" width=\"250.0\""));
   EXPECT_THAT(bar, HasSubstr("class=\"c\" x=\"250.0\" width=\"500.0\""));
-  EXPECT_THAT(bar, ::testing::Not(HasSubstr("class=\"b\"")));
+  EXPECT_THAT(bar, Not(HasSubstr("class=\"b\"")));
 }
 
 // The sample waits for its all-reduces, 20 us each, with nothing beside them.
@@ -201,6 +250,28 @@ TEST(Exposed, IsWhatRunsWhileNothingComputes) {
   ASSERT_NE(all_reduce, lines.end());
   EXPECT_EQ(all_reduce->exposed, all_reduce->total);
   EXPECT_EQ(all_reduce->total.count() % (all_reduce->runs), 0);
+}
+
+// A send to the next stage and one to the first may have one name and different links.
+TEST(Exposed, OneNameOverSeveralLinksHasALineForEach) {
+  Result result = sample_result();
+  auto graph = std::make_shared<OpGraph>(*result.graph);
+  auto prices = std::make_shared<Prices>(*result.prices);
+  ASSERT_EQ(graph->rendezvous.size(), 4u);  // two each way
+  for (Rendezvous& rendezvous : graph->rendezvous) rendezvous.label = graph->rendezvous[0].label;
+  graph->rendezvous[3].work = static_cast<WorkId>(graph->works.size());
+  graph->works.push_back(graph->works[static_cast<size_t>(graph->rendezvous[2].work)]);
+  prices->by_work.push_back(prices->by_work[static_cast<size_t>(graph->rendezvous[2].work)]);
+  prices->by_work.back().crosses_nodes = true;
+  result.graph = graph;
+  result.prices = prices;
+  std::vector<bool> crosses;
+  for (const ExposedLine& line : exposed_lines(result, 0)) {
+    if (graph->works[static_cast<size_t>(line.work)].axis != Axis::pp) continue;
+    EXPECT_EQ(line.runs, 1);
+    crosses.push_back(prices->by_work[static_cast<size_t>(line.work)].crosses_nodes);
+  }
+  EXPECT_THAT(crosses, ::testing::UnorderedElementsAre(false, true));
 }
 
 TEST(Gantt, DrawsALineForEachRankUpToALimit) {

@@ -386,6 +386,17 @@ TEST(CachingAllocator, FreeSegmentsAreGivenBackWhenThereIsNoRoom) {
   a.free(kept);
 }
 
+// Sizes are of 32 bits, the largest that of the head of a list: no head may serve a request.
+TEST(CachingAllocator, WhatIsTooLargeIsRefused) {
+  constexpr int64_t kTooLarge = 2048 * int64_t{1024} * kMiB - kMiB;
+  CachingAllocator a;
+  for (const int64_t bytes : {kTooLarge, kTooLarge + kMiB / 2, kTooLarge + kMiB, 2 * kTooLarge})
+    EXPECT_THROW(a.allocate({bytes}), InternalError) << bytes;
+  EXPECT_EQ(CachingAllocator::request_of({kTooLarge - 2 * kMiB}).size,
+            (kTooLarge - 2 * kMiB) / 512);
+  EXPECT_EQ(a.reserved(), Bytes{});
+}
+
 // Addresses are of 32 bits: those of segments that are gone are used again after 2 TiB.
 TEST(CachingAllocator, SegmentsAreGivenBackAsOftenAsIsAsked) {
   CachingAllocator a({300 * kMiB});

@@ -3,23 +3,15 @@
 
 #include <functional>
 
+#include "report/format.h"
 #include "report/html/page.h"
 #include "report/svg/topology.h"
+#include "sim/step_row.h"
 #include "sim/text.h"
 #include "tools/command/output.h"
 
 namespace stepcast::cli {
 namespace {
-
-// As a shell takes it for one word.
-std::string shell_word(const std::string& word) {
-  static constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
 
 // What makes the report again; where it was written is left out, so that equal reports are equal.
 std::string command_of(const Arguments& args, std::string command) {
@@ -34,6 +26,8 @@ std::string command_of(const Arguments& args, std::string command) {
     command += " --schedules " + shell_word(join(args.with_schedules, ","));
   if (!args.gpus.empty()) command += " --gpus " + shell_word(args.gpus);
   if (args.top) command += " --top " + std::to_string(*args.top);
+  if (args.budget)
+    command += " --budget " + exact_decimal(args.budget->count(), 1'000'000'000'000) + 's';
   for (const std::string& set : args.set) command += " -s " + shell_word(set);
   if (!args.root.empty()) command += " --root " + shell_word(args.root);
   if (!args.ranks.empty()) command += " --ranks " + shell_word(args.ranks);

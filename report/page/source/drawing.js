@@ -40,7 +40,9 @@ function drawAxis(v, g) {
   g.strokeStyle = v.palette.rule;
   g.textAlign = "left";
   g.beginPath();
-  for (let t = Math.ceil(v.from / step) * step; t <= v.until; t += step) {
+  const first = Math.ceil(v.from / step), last = Math.floor(v.until / step);
+  for (let i = first; i <= last; ++i) {
+    const t = i * step;
     const x = Math.round(v.x(t)) + 0.5;
     g.moveTo(x, 4);
     g.lineTo(x, v.height);

@@ -148,6 +148,20 @@ export function opFacts(step, rank, op) {
   };
 }
 
+// Which of its stages, from 0 in order of the model, a rank has there: with DualPipe they do not lie
+// a pipeline apart.
+function chunkOf(program, stage) {
+  if (!program.stages) {
+    const own = new Set();
+    for (let i = 0; i < program.count; ++i) {
+      if (program.flags[i] & 1) own.add(program.stage[i]);
+      if (program.flags[i] & 2) own.add(program.stage2[i]);
+    }
+    program.stages = [...own].sort((a, b) => a - b);
+  }
+  return program.stages.indexOf(stage);
+}
+
 /** {kind, shade, second}: names in the palette; `second`: of the other half of a pair. */
 export function lookOf(step, row, i) {
   const id = row.ids[i], { program } = row.rank;
@@ -158,7 +172,7 @@ export function lookOf(step, row, i) {
     return { kind: kPhaseKinds[f.phase], shade: kHeavy.has(step.spends[f.spend]) ? 0 : 1 };
   }
   if (!(program.flags[id] & 1)) return { kind: "U", shade: 0 };
-  const chunk = Math.floor(program.stage[id] / step.roles.length) % 3;
+  const chunk = chunkOf(program, program.stage[id]) % 3;
   const kind = kLetterKinds[step.kinds[program.kind[id]]] ?? "O";
   if (!(program.flags[id] & 2)) return { kind, shade: chunk };
   const second = kLetterKinds[step.kinds[program.kind2[id]]] ?? "O";
@@ -182,7 +196,7 @@ export function factsOf(step, row, i, time) {
     add("pass", passText(step, rank.program, pass));
     if (flags[pass] & 1) {
       add("microbatch", String(microbatch[pass]));
-      add("stage", `${stage[pass]}, chunk ${Math.floor(stage[pass] / step.roles.length)} of the rank`);
+      add("stage", `${stage[pass]}, chunk ${chunkOf(rank.program, stage[pass])} of the rank`);
     }
   };
   const addPrice = (work) => {

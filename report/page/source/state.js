@@ -2,11 +2,17 @@
 // The state of the view in the address, so that a link leads to what its sender saw:
 // #r=RANK&t=FROM-UNTIL&s=ROW.SLICE, times in picoseconds, and &u=RANKS, those that are unfolded.
 
+/** Parts that are no text in an address are as if they were not there. */
 export function readState() {
   const state = {};
   for (const part of location.hash.slice(1).split("&")) {
     const at = part.indexOf("=");
-    if (at > 0) state[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1));
+    if (at <= 0) continue;
+    try {
+      state[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1));
+    } catch {
+      // "%" without two digits
+    }
   }
   return state;
 }

@@ -57,7 +57,7 @@ export class Timeline {
       button("?", "keys", () => this.help()));
     this.tip = h("div", { class: "tip", role: "tooltip", hidden: true });
     this.details = h("div", { class: "details", "aria-live": "polite" });
-    this.sums = h("div", { class: "details", id: "sums" });
+    this.sums = h("div", { class: "details sums" });
     this.dialog = helpDialog();
     place.classList.add("alive");
     if (this.number > 0) tools.hidden = true;
@@ -74,6 +74,7 @@ export class Timeline {
     c.addEventListener("pointerdown", (e) => this.press(e));
     c.addEventListener("pointermove", (e) => this.move(e));
     c.addEventListener("pointerup", (e) => this.release(e));
+    c.addEventListener("pointercancel", () => { this.drag = null; });
     c.addEventListener("pointerleave", () => { if (!this.drag) this.hover(null); });
     document.addEventListener("keydown", (e) => this.key(e));
     window.addEventListener("hashchange", () => { this.restore(); this.layout(); });
@@ -138,7 +139,9 @@ export class Timeline {
 
   // ---------------------------------------------------------------------------------- view of time
 
-  setView(from, until) {
+  /** What is shown of a span that is asked for, at least 1 ns and about the step; null of what is none. */
+  viewOf(from, until) {
+    if (!Number.isFinite(from) || !Number.isFinite(until)) return null;
     const whole = this.whole, least = 1e3;
     const span = Math.min(whole * 1.02, Math.max(least, until - from));
     if (until - from !== span) {
@@ -146,9 +149,14 @@ export class Timeline {
       from = middle - span / 2;
     }
     from = Math.max(-whole * 0.01, Math.min(from, whole * 1.01 - span));
+    return { from, until: from + span };
+  }
+
+  setView(from, until) {
+    const view = this.viewOf(from, until);
+    if (!view) return;
     for (const each of this.others.length > 0 ? this.others : [this]) {
-      each.from = from;
-      each.until = from + span;
+      Object.assign(each, view);
       each.redraw();
     }
     this.save();
@@ -247,20 +255,33 @@ export class Timeline {
   }
 
   toggle(set, number) {
-    if (!set.delete(number)) set.add(number);
-    const now = this.rows[this.focus.row];
-    this.layout();
-    const row = this.rows.findIndex((r) => r.head && r.number === number);
-    if (now) this.focus = { row, slice: now.head ? this.focus.slice : -1 };
+    this.layAnew(() => { if (!set.delete(number)) set.add(number); });
     this.save();
+  }
+
+  // Numbers of rows change with what is unfolded: the focus stays on its own row, or where that is
+  // folded away on its rank, without a slice.
+  layAnew(change) {
+    const { row, slice } = this.focus, now = this.rows[row];
+    change();
+    this.layout();
+    if (!now) return;
+    const own = this.rowOf(now);
+    if (own >= 0) this.focus = { row: own, slice };
+    else this.select(this.rows.findIndex((r) => r.head && r.number === now.number), -1);
+  }
+
+  // The number of that row, however the rows were laid; -1 if it is folded away.
+  rowOf(own) {
+    return this.rows.findIndex((r) => r.number === own.number && r.type === own.type && r.name === own.name && r.copy === own.copy);
   }
 
   unfoldAll() {
     const fold = this.open.size > 0;
     for (const each of this.others) {
       each.open = new Set(fold ? [] : each.step.ranks.keys());
-      each.focus = { row: -1, slice: -1 };
       each.layout();
+      each.select(-1, -1);
     }
     this.unfoldButton.textContent = fold ? "Unfold all" : "Fold all";
     this.save();
@@ -375,10 +396,8 @@ export class Timeline {
       this.matches = this.step.labels.map((label) => label.toLowerCase().includes(wanted));
       const kinds = this.matches.filter(Boolean).length;
       this.found.textContent = kinds === 0 ? "nothing is called that" : `${grouped(this.countMatches())} slices; Enter: next`;
-      if (kinds > 0 && this.open.size === 0) {
-        this.open.add(this.step.ranks.indexOf(this.focusedRank()));
-        this.layout();
-      }
+      if (kinds > 0 && this.open.size === 0)
+        this.layAnew(() => this.open.add(this.step.ranks.indexOf(this.focusedRank())));
     }
     this.redraw();
   }
@@ -491,17 +510,14 @@ export class Timeline {
       .filter((n) => n >= 0 && n < this.step.ranks.length));
     this.rows = layRows(this.step, this.open, this.copies);
     const [from, until] = (state.t ?? "").split("-").map(Number);
-    this.from = 0;
-    this.until = this.whole;
-    if (until > from) {
-      this.from = Math.max(0, from);
-      this.until = Math.min(this.whole * 1.01, until);
-    }
+    Object.assign(this, (until > from && this.viewOf(from, until)) || { from: 0, until: this.whole });
     const [line, slice] = (state.s ?? "").split(".").map(Number);
     const number = state.r ? Number(state.r) : NaN;
     const own = this.rows.filter((r) => r.number === number && r.copy === undefined)[line];
     this.layout();
-    const row = own ? this.rows.findIndex((r) => r.number === own.number && r.type === own.type && r.name === own.name) : -1;
+    const row = own ? this.rowOf(own) : -1;
+    this.focus = { row: -1, slice: -1 };
+    this.details.replaceChildren();
     if (row >= 0 && slice >= 0 && slice < own.ids.length) this.select(row, slice);
   }
 }
