@@ -141,10 +141,6 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
                            const std::string& command, const std::string& file,
                            const SearchShard& shard)
     : job_(job_of(document)) {
-  std::vector<std::pair<std::string, std::string>> sets;
-  for (const auto& [path, value] : parse_sets(args.set))
-    if (!path.starts_with("search.") && !path.starts_with("sweep.")) sets.emplace_back(path, value);
-  settings_ = settings_text(sets);
   std::error_code error;
   fs::create_directories(args.store, error);
   if (error || !fs::is_directory(args.store))
@@ -195,9 +191,7 @@ RememberedTrial StoreSession::remember() {
       if (const auto known = known_.find(key); known != known_.end()) return known->second;
     }
     const Evaluator::Trial trial = simulate();
-    std::string all = settings_;
-    if (!settings.empty()) all += (all.empty() ? "" : " ") + settings_text(settings);
-    StepRow row = step_row(scenario, std::move(all), trial, job_);
+    StepRow row = step_row(scenario, settings_text(settings), trial, job_);
     row.key = key;
     const std::lock_guard lock(mutex_);
     if (failed_) std::rethrow_exception(failed_);

@@ -84,7 +84,6 @@ class StoreSession {
   };
   void take_up(const std::string& file);
 
-  std::string settings_;  // that the command line sets
   JobFacts job_;
   void commit_each_second(const std::stop_token& stop);
 
