@@ -13,7 +13,7 @@
 namespace stepcast {
 
 // Calls work(item, thread) for every item below `count`, on so many threads.  What a call throws
-// is thrown here, that of the lowest item.
+// is thrown here, that of the lowest item; items that nobody has begun by then are left out.
 template <class Work>
 void for_each_item(size_t count, int jobs, Work work) {
   const auto threads = std::min<size_t>(static_cast<size_t>(std::max(1, jobs)), count);
@@ -24,12 +24,17 @@ void for_each_item(size_t count, int jobs, Work work) {
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr thrown;
+  std::atomic<bool> ended{false};
   size_t thrown_by = count;
   const auto run = [&](size_t thread) {
-    for (size_t i = next++; i < count; i = next++) {
+    // Items are begun in their order: whoever throws, all below it are done.
+    while (!ended) {
+      const size_t i = next++;
+      if (i >= count) return;
       try {
         work(i, thread);
       } catch (...) {
+        ended = true;
         const std::lock_guard lock(mutex);
         if (i < thrown_by) {
           thrown_by = i;

@@ -318,7 +318,7 @@ class Searcher {
   Evaluator::Trial remembered(const Scenario& scenario, const Layout& layout, Evaluator& evaluator,
                               Bytes room) const {
     using Outcome = Evaluator::Trial::Outcome;
-    Evaluator::Trial step = run_.remember(scenario, space_.changes(layout), [&] {
+    Evaluator::Trial step = run_.remember(scenario, space_.settings_of(layout), [&] {
       return evaluator.attempt(scenario, Bytes{std::numeric_limits<int64_t>::max()}, Time::max());
     });
     if (step.peak > room) return {Outcome::too_large, {}, step.peak, {}};

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -27,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kApplication = 0x53544350;  // "STCP"
 constexpr int kVersion = 1;               // of the schema
 // A row has some texts of a few hundred bytes.
-constexpr int kLongestText = 1 << 16;
+constexpr size_t kLongestText = 1 << 16;
 
 using Database = std::unique_ptr<sqlite3, int (*)(sqlite3*)>;
 using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
@@ -39,8 +41,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
 [[noreturn]] void fail_damaged(const std::string& path, const std::string& what) {
   fail(path, "E513", "the store '" + path + "' is damaged: " + what,
-       "move it away and repeat the line, which forecasts again what it held; `sqlite3 " + path +
-           " .recover` shows what is left of it");
+       "move it away and repeat the line, which forecasts again what it held; `sqlite3 " +
+           shell_word(path) + " .recover` shows what is left of it");
 }
 
 // What SQLite reports, in our words.
@@ -98,6 +100,24 @@ std::string column_names() {
   return names;
 }
 
+// What no row of a store has: it is neither kept nor read.
+const char* wrong_in(const StepRow& r) {
+  for (const int64_t n : {r.gpus, r.nodes, r.tp, r.cp, r.pp, r.vpp, r.ep, r.etp, r.dp,
+                          r.micro_batch, r.microbatches, r.global_batch, r.seq})
+    if (n < 1) return "a size below 1";
+  if (r.zero < 0 || r.zero > 3) return "zero is none of 0 to 3";
+  // Nothing may be left of a small GPU: what is usable may be below 0.
+  if (r.peak_bytes < 0 || r.reserved_bytes.value_or(0) < 0) return "memory below 0";
+  if (r.step_time_ps && *r.step_time_ps <= 0) return "a step that takes no time";
+  if (r.job_tokens && *r.job_tokens <= 0) return "a training without tokens";
+  for (const std::optional<double>& x : {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h})
+    if (x && (!std::isfinite(*x) || *x < 0)) return "a rate that is no number from 0";
+  for (const StepColumn& column : step_columns())
+    if (const auto* text = std::get_if<std::string StepRow::*>(&column.member))
+      if ((r.**text).size() > kLongestText) return "a text of more than 64 KiB";
+  return nullptr;
+}
+
 // --------------------------------------------------------------------------------------- SQLite
 
 void run(sqlite3* db, const std::string& path, const std::string& sql, bool writing) {
@@ -129,9 +149,25 @@ std::optional<std::string> ask(sqlite3* db, const std::string& path, const std::
   }
 }
 
-Database open_file(const std::string& path, int flags, bool immutable = false) {
+// What another process has open may be closed soon: tried again until it is, or for that long.
+template <class Open>
+auto open_patiently(std::chrono::milliseconds patience, Open open) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    try {
+      return open();
+    } catch (const InputError& e) {
+      if (e.diagnostics.front().code != "E510" || std::chrono::steady_clock::now() >= end) throw;
+    }
+    std::this_thread::sleep_for(std::min(patience, std::chrono::milliseconds(20)));
+  }
+}
+
+enum class Access : uint8_t { alone, shared, as_it_lies };
+
+Database open_file(const std::string& path, int flags, Access access) {
   std::string name = path;
-  if (immutable) {
+  if (access == Access::as_it_lies) {
     name = "file:";
     for (const char c : fs::absolute(path).string())
       name += c == '?' || c == '#' || c == '%'
@@ -150,8 +186,9 @@ Database open_file(const std::string& path, int flags, bool immutable = false) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
-  for (const char* pragma : {"trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0",
-                             "locking_mode=EXCLUSIVE", "temp_store=MEMORY"})
+  for (const char* pragma :
+       {"trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY",
+        access == Access::alone ? "locking_mode=EXCLUSIVE" : "locking_mode=NORMAL"})
     run(db, path, std::string("PRAGMA ") + pragma, false);
   return owned;
 }
@@ -205,11 +242,11 @@ bool check_file(sqlite3* db, const std::string& path) {
          fmt::format("the store '{}' has version {}, this Stepcast reads up to {}", path, number,
                      kVersion),
          "a newer Stepcast wrote it: use that one, or another folder");
-  const std::string check = ask(db, path, "PRAGMA quick_check(1)").value_or("no answer");
-  if (check != "ok") fail_damaged(path, check);
   const auto schema = ask(db, path, "SELECT sql FROM sqlite_schema WHERE name = 'steps'");
   if (number != kVersion || objects != "1" || !schema || *schema != table_text())
     fail_damaged(path, "its table is not the one that Stepcast makes");
+  const std::string check = ask(db, path, "PRAGMA quick_check(1)").value_or("no answer");
+  if (check != "ok") fail_damaged(path, check);
   return true;
 }
 
@@ -223,25 +260,35 @@ bool is_local_file_system(int64_t type) {
   return std::ranges::count(kLocal, type & 0xffffffff) > 0;
 }
 
-StepStore::StepStore(std::string path) : path_(std::move(path)), db_(nullptr, sqlite3_close) {
-  db_ = open_file(path_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  if (sqlite3_db_readonly(db_.get(), "main") == 1)
-    fail(path_, "E502", "cannot write '" + path_ + "': it is read-only",
-         "--store DIR names another");
+namespace {
+
+// Nobody else opens it from here on.
+Database open_to_write(const std::string& path) {
+  Database db = open_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, Access::alone);
+  if (sqlite3_db_readonly(db.get(), "main") == 1)
+    fail(path, "E502", "cannot write '" + path + "': it is read-only", "--store DIR names another");
   struct statfs system {};
   const bool local =
-      ::statfs(path_.c_str(), &system) == 0 && is_local_file_system(int64_t{system.f_type});
-  const bool there = check_file(db_.get(), path_);
-  run(db_.get(), path_, local ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=TRUNCATE", true);
-  run(db_.get(), path_, "PRAGMA synchronous=FULL; BEGIN EXCLUSIVE", true);
+      ::statfs(path.c_str(), &system) == 0 && is_local_file_system(int64_t{system.f_type});
+  const bool there = check_file(db.get(), path);
+  run(db.get(), path, local ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=TRUNCATE", true);
+  run(db.get(), path, "PRAGMA synchronous=FULL; BEGIN EXCLUSIVE", true);
   if (!there)
-    run(db_.get(), path_,
+    run(db.get(), path,
         fmt::format("PRAGMA application_id={}; PRAGMA user_version={}; {}", kApplication, kVersion,
                     table_text()),
         true);
-  run(db_.get(), path_, "COMMIT; BEGIN", true);
+  run(db.get(), path, "COMMIT; BEGIN", true);
+  return db;
+}
+
+}  // namespace
+
+StepStore::StepStore(std::string path, std::chrono::milliseconds patience)
+    : path_(std::move(path)), db_(nullptr, sqlite3_close) {
+  db_ = open_patiently(patience, [&] { return open_to_write(path_); });
   std::string marks = "?";
-  std::string set, now, other;
+  std::string set, now, other, old, given;
   for (const StepColumn& c : step_columns()) {
     marks += ", ?";
     const char* comma = set.empty() ? "" : ", ";
@@ -249,10 +296,14 @@ StepStore::StepStore(std::string path) : path_(std::move(path)), db_(nullptr, sq
     // In the order of comes_first(): a missing number before all others, which are not below 0.
     now += fmt::format("{}ifnull({}, -1)", comma, c.name);
     other += fmt::format("{}ifnull(excluded.{}, -1)", comma, c.name);
+    old += fmt::format("{}steps.{}", comma, c.name);
+    given += fmt::format("{}excluded.{}", comma, c.name);
   }
   const std::string insert =
       "INSERT INTO steps (" + column_names() + ") VALUES (" + marks + ") ON CONFLICT (key) DO ";
-  keep_ = prepare(db_.get(), path_, insert + "NOTHING").release();
+  keep_ = prepare(db_.get(), path_,
+                  insert + "UPDATE SET " + set + " WHERE (" + old + ") IS NOT (" + given + ")")
+              .release();
   unite_ = prepare(db_.get(), path_,
                    insert + "UPDATE SET " + set + " WHERE (" + other + ") < (" + now + ")")
                .release();
@@ -263,11 +314,28 @@ StepStore::~StepStore() {
   sqlite3_finalize(unite_);
 }
 
+// What fails once fails for good: a transaction that SQLite has rolled back is not gone on with.
+template <class Work>
+auto StepStore::attempt(Work work) {
+  if (failed_) std::rethrow_exception(failed_);
+  try {
+    return work();
+  } catch (...) {
+    failed_ = std::current_exception();
+    throw;
+  }
+}
+
 bool StepStore::insert(const StepRow& row, sqlite3_stmt* s) {
+  if (failed_) std::rethrow_exception(failed_);
+  if (wrong_in(row) != nullptr) return false;
   const std::string key = hex_of(row.key);
-  int at = 0;
+  int at = 0, bound = SQLITE_OK;
+  const auto note = [&](int code) {
+    if (bound == SQLITE_OK) bound = code;
+  };
   const auto text = [&](const std::string& t) {
-    sqlite3_bind_text(s, ++at, t.data(), static_cast<int>(t.size()), SQLITE_STATIC);
+    note(sqlite3_bind_text(s, ++at, t.data(), static_cast<int>(t.size()), SQLITE_STATIC));
   };
   text(key);
   for (const StepColumn& column : step_columns())
@@ -276,20 +344,25 @@ bool StepStore::insert(const StepRow& row, sqlite3_stmt* s) {
           using Pointer = decltype(member);
           const auto& value = row.*member;
           if constexpr (std::is_same_v<Pointer, int64_t StepRow::*>)
-            sqlite3_bind_int64(s, ++at, value);
+            note(sqlite3_bind_int64(s, ++at, value));
           else if constexpr (std::is_same_v<Pointer, std::string StepRow::*>)
             text(value);
           else if (!value)
-            sqlite3_bind_null(s, ++at);
+            note(sqlite3_bind_null(s, ++at));
           else if constexpr (std::is_same_v<Pointer, std::optional<int64_t> StepRow::*>)
-            sqlite3_bind_int64(s, ++at, *value);
+            note(sqlite3_bind_int64(s, ++at, *value));
           else
-            sqlite3_bind_double(s, ++at, *value);
+            note(sqlite3_bind_double(s, ++at, *value));
         },
         column.member);
   const int64_t before = sqlite3_total_changes64(db_.get());
-  const int code = sqlite3_step(s);
-  if (code != SQLITE_DONE) fail_with(db_.get(), path_, true);
+  attempt([&] {
+    if (bound != SQLITE_OK || sqlite3_step(s) != SQLITE_DONE) {
+      // Reset also where it fails, so that nothing holds on to the row; the error stays the same.
+      if (bound == SQLITE_OK) sqlite3_reset(s);
+      fail_with(db_.get(), path_, true);
+    }
+  });
   sqlite3_reset(s);
   return sqlite3_total_changes64(db_.get()) > before;
 }
@@ -303,11 +376,11 @@ bool StepStore::unite(const StepRow& row) {
 }
 
 void StepStore::commit() {
-  run(db_.get(), path_, "COMMIT; BEGIN", true);
+  attempt([&] { run(db_.get(), path_, "COMMIT; BEGIN", true); });
 }
 
 void StepStore::close() {
-  run(db_.get(), path_, "COMMIT", true);
+  attempt([&] { run(db_.get(), path_, "COMMIT", true); });
   sqlite3_finalize(std::exchange(keep_, nullptr));
   sqlite3_finalize(std::exchange(unite_, nullptr));
   // No log is left beside the file, so that it can be read where nothing can be written.
@@ -330,21 +403,6 @@ uint64_t number_of_hex(std::string_view digits) {
   return number;
 }
 
-// Figures that no step has.
-const char* wrong_in(const StepRow& r) {
-  for (const int64_t n : {r.gpus, r.nodes, r.tp, r.cp, r.pp, r.vpp, r.ep, r.etp, r.dp,
-                          r.micro_batch, r.microbatches, r.global_batch, r.seq})
-    if (n < 1) return "a size below 1";
-  if (r.zero < 0 || r.zero > 3) return "zero is none of 0 to 3";
-  if (r.peak_bytes < 0 || r.usable_bytes < 0 || r.reserved_bytes.value_or(0) < 0)
-    return "memory below 0";
-  if (r.step_time_ps && *r.step_time_ps <= 0) return "a step that takes no time";
-  if (r.job_tokens && *r.job_tokens <= 0) return "a training without tokens";
-  for (const std::optional<double>& x : {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h})
-    if (x && (!std::isfinite(*x) || *x < 0)) return "a rate that is no number from 0";
-  return nullptr;
-}
-
 StepRow row_at(sqlite3_stmt* s, const std::string& path) {
   StepRow row;
   const auto wrong = [&](std::string_view what) {
@@ -362,7 +420,8 @@ StepRow row_at(sqlite3_stmt* s, const std::string& path) {
         [&](auto member) {
           using Pointer = decltype(member);
           if constexpr (std::is_same_v<Pointer, std::string StepRow::*>) {
-            if (type != SQLITE_TEXT || sqlite3_column_bytes(s, at) > kLongestText)
+            if (type != SQLITE_TEXT ||
+                static_cast<size_t>(sqlite3_column_bytes(s, at)) > kLongestText)
               return wrong("no text where one is due");
             row.*member = text_at(s, at);
           } else if constexpr (std::is_same_v<Pointer, int64_t StepRow::*>) {
@@ -391,9 +450,18 @@ Database open_to_read(const std::string& path) {
   if (!fs::is_regular_file(path, error))
     fail(path, "E101",
          "cannot read '" + path + "': " + (error ? error.message() : "it is no file"));
+  // The header says whether rows are written ahead to a log.
+  const auto has_wal = [&] {
+    std::array<char, 20> header{};
+    std::ifstream(path, std::ios::binary).read(header.data(), header.size());
+    return header[18] == 2;
+  };
+  // What has been closed may be read by many at once.  What a killed process left is put in order
+  // alone, which also does without the memory that readers of a log share.
   if (::access(path.c_str(), W_OK) == 0 &&
       ::access(fs::absolute(path).parent_path().c_str(), W_OK) == 0)
-    return open_file(path, SQLITE_OPEN_READWRITE);
+    return open_file(path, SQLITE_OPEN_READWRITE,
+                     has_log(path) || has_wal() ? Access::alone : Access::shared);
   if (has_log(path))
     fail(path, "E101",
          "cannot read '" + path +
@@ -401,24 +469,39 @@ Database open_to_read(const std::string& path) {
              "beside it, and the file is read-only",
          "copy both to where they can be written");
   // A file that says it has a log cannot be read beside a folder that is read-only, but as it is.
-  std::array<char, 20> header{};
-  std::ifstream(path, std::ios::binary).read(header.data(), header.size());
-  return open_file(path, SQLITE_OPEN_READONLY, header[18] == 2);
+  return open_file(path, SQLITE_OPEN_READONLY, has_wal() ? Access::as_it_lies : Access::shared);
 }
 
 }  // namespace
 
-void read_steps(const std::string& path, const std::function<void(StepRow row)>& take) {
-  const Database db = open_to_read(path);
-  if (!check_file(db.get(), path)) return;
-  const Statement s =
-      prepare(db.get(), path, "SELECT " + column_names() + " FROM steps ORDER BY key");
+namespace {
+
+void read_rows(sqlite3* db, const std::string& path, const std::function<void(StepRow row)>& take) {
+  const Statement s = prepare(db, path, "SELECT " + column_names() + " FROM steps ORDER BY key");
   for (;;) {
     const int code = sqlite3_step(s.get());
     if (code == SQLITE_DONE) return;
-    if (code != SQLITE_ROW) fail_with(db.get(), path, false);
+    if (code != SQLITE_ROW) fail_with(db, path, false);
     take(row_at(s.get(), path));
   }
+}
+
+}  // namespace
+
+void StepStore::read(const std::function<void(StepRow row)>& take) {
+  read_rows(db_.get(), path_, take);
+}
+
+void read_steps(const std::string& path, const std::function<void(StepRow row)>& take,
+                std::chrono::milliseconds patience) {
+  bool there = false;
+  const Database db = open_patiently(patience, [&] {
+    Database opened = open_to_read(path);
+    run(opened.get(), path, "BEGIN", false);  // what is checked is what is read
+    there = check_file(opened.get(), path);
+    return opened;
+  });
+  if (there) read_rows(db.get(), path, take);
 }
 
 std::vector<std::string> store_files(const std::string& folder_or_file) {

@@ -165,6 +165,18 @@ SweepSpace::SweepSpace(const ScenarioDocument& document, const SweepOptions& opt
     : document_(document) {
   Reader(*this, options).read();
   document_.set("sweep", {});
+  const auto is_section = [](std::string_view path) {
+    const std::string_view section = path.substr(0, path.find('.'));
+    return section == "sweep" || section == "search";
+  };
+  for (size_t i = 0; i < options.given.size(); ++i) {
+    const std::string& given = options.given[i].first;
+    const bool later =
+        std::any_of(options.given.begin() + static_cast<ptrdiff_t>(i) + 1, options.given.end(),
+                    [&](const auto& setting) { return setting.first == given; });
+    const bool is_axis = std::ranges::count(axes_, given, &SweptAxis::path) > 0;
+    if (!later && !is_axis && !is_section(given)) given_.push_back(options.given[i]);
+  }
 }
 
 std::vector<std::string> SweepSpace::paths() const {
@@ -187,6 +199,12 @@ std::vector<std::pair<std::string, std::string>> SweepSpace::settings(size_t poi
   std::vector<std::pair<std::string, std::string>> all;
   const std::vector<const Value*> values = values_at(point);
   for (size_t a = 0; a < axes_.size(); ++a) all.emplace_back(axes_[a].path, to_flow(*values[a]));
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> SweepSpace::settings_of(size_t point) const {
+  std::vector<std::pair<std::string, std::string>> all = given_;
+  for (auto& setting : settings(point)) all.push_back(std::move(setting));
   return all;
 }
 
@@ -235,8 +253,8 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options,
   for_each_item(own.size(), run.jobs, [&](size_t i, size_t thread) {
     if (run.stop && run.stop()) return;
     SweepPoint& point = out.points[i];
-    const auto settings = space.settings(own[i]);
-    for (const auto& [path, value] : settings) point.values.push_back(value);
+    for (const auto& [path, value] : space.settings(own[i])) point.values.push_back(value);
+    const auto settings = space.settings_of(own[i]);
     const ScenarioDocument changed = space.document(own[i]);
     auto resolved = changed.try_resolve();
     try {

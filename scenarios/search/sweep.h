@@ -21,6 +21,8 @@ namespace stepcast {
 
 struct SweepOptions {
   std::vector<std::string> axes;  // "parallel.tp=1,2,4", in place of those of the section
+  // What the command line has set in the document: it is no part of the file.
+  std::vector<std::pair<std::string, std::string>> given;
 };
 
 // More than these are refused; of another number, `stepcast search` looks for the best.
@@ -37,6 +39,8 @@ class SweepSpace {
   size_t size() const { return size_; }
   // What a point sets, as YAML on one line.
   std::vector<std::pair<std::string, std::string>> settings(size_t point) const;
+  // The same for the file as it is.  Begins with what the command line has set.
+  std::vector<std::pair<std::string, std::string>> settings_of(size_t point) const;
   ScenarioDocument document(size_t point) const;
 
  private:
@@ -49,6 +53,7 @@ class SweepSpace {
 
   ScenarioDocument document_;
   std::vector<SweptAxis> axes_;
+  std::vector<std::pair<std::string, std::string>> given_;  // of what is no axis
   bool zipped_ = false;
   size_t size_ = 1;
 };

@@ -88,11 +88,9 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   run.next = args.next.value_or(0);
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
-  if (!args.slurm.empty()) {
-    const SearchSpace checked(document, options);  // before anybody waits for it in a queue
-    wrote_batch_script(args);
-    return 0;
-  }
+  // Before anybody waits for it in a queue, and before there is a file.
+  if (!args.slurm.empty() || !args.store.empty()) const SearchSpace checked(document, options);
+  if (wrote_batch_script(args)) return 0;
   // Before the search: what cannot be written is said at once.
   std::optional<SearchFolder> folder;
   if (!args.output.empty()) folder.emplace(args.output, args.force);

@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sim/diagnostic.h"
@@ -113,19 +117,58 @@ TEST_F(Store, GivesBackWhatWasKept) {
   EXPECT_EQ(rows_of(path()), expected);
 }
 
-TEST_F(Store, KeepsARowOnce) {
+TEST_F(Store, KeepsARowOnceAsItWasSaidLast) {
   StepStore store(path());
   StepRow other = row(1);
   other.settings = "b=2";
+  other.price_usd_per_gpu_h = 2.5;
   EXPECT_TRUE(store.keep(row(1)));
   EXPECT_FALSE(store.keep(row(1)));
-  EXPECT_FALSE(store.keep(other));
+  EXPECT_TRUE(store.keep(other));
   store.commit();
   EXPECT_FALSE(store.keep(other));
   store.close();
-  EXPECT_EQ(rows_of(path()), std::vector{row(1)});
+  EXPECT_EQ(rows_of(path()), std::vector{other});
   make(path(), 0, 3);
   EXPECT_EQ(rows_of(path()).size(), 3u);
+}
+
+TEST_F(Store, HasNoRowThatItWouldRefuse) {
+  const auto changed = [](uint64_t n, const std::function<void(StepRow&)>& change) {
+    StepRow r = row(n);
+    change(r);
+    return r;
+  };
+  const StepRow good[] = {
+      changed(1, [](StepRow& r) { r.usable_bytes = -5'000'000'000; }),
+      changed(2, [](StepRow& r) { r.name = std::string(1 << 16, 'x'); }),
+  };
+  const StepRow bad[] = {
+      changed(3, [](StepRow& r) { r.name = std::string(70'000, 'x'); }),
+      changed(4, [](StepRow& r) { r.settings = std::string(70'000, 'x'); }),
+      changed(5, [](StepRow& r) { r.step_time_ps = 0; }),
+      changed(6, [](StepRow& r) { r.mfu = std::nan(""); }),
+      changed(7, [](StepRow& r) { r.tokens_per_gpu_s = INFINITY; }),
+      changed(8, [](StepRow& r) { r.peak_bytes = -1; }),
+      changed(9, [](StepRow& r) { r.tp = 0; }),
+  };
+  StepStore store(path());
+  for (const StepRow& r : good) EXPECT_TRUE(store.keep(r)) << r.usable_bytes;
+  for (const StepRow& r : bad) {
+    EXPECT_FALSE(store.keep(r));
+    EXPECT_FALSE(store.unite(r));
+  }
+  store.close();
+  EXPECT_THAT(rows_of(path()), ::testing::UnorderedElementsAreArray(good));
+}
+
+TEST_F(Store, ReadsWhatItHasNotCommitted) {
+  make(path(), 0, 3);
+  StepStore store(path());
+  store.keep(row(7));
+  size_t rows = 0;
+  store.read([&](const StepRow&) { ++rows; });
+  EXPECT_EQ(rows, 4u);
 }
 
 TEST_F(Store, LosesNothingThatWasCommittedWhenItsProcessIsKilled) {
@@ -159,9 +202,36 @@ TEST_F(Store, LeavesOneFile) {
 TEST_F(Store, IsOfOneProcess) {
   StepStore first(path());
   first.keep(row(1));
-  EXPECT_EQ(code_of([&] { StepStore second(path()); }), "E510");
-  EXPECT_EQ(code_of([&] { rows_of(path()); }), "E510");
+  constexpr std::chrono::milliseconds kNone{0};
+  EXPECT_EQ(code_of([&] { StepStore second(path(), kNone); }), "E510");
+  EXPECT_EQ(code_of([&] {
+              read_steps(
+                  path(), [](const StepRow&) {}, kNone);
+            }),
+            "E510");
   first.close();
+  EXPECT_EQ(rows_of(path()).size(), 1u);
+}
+
+TEST_F(Store, IsReadByManyAtOnce) {
+  make(path(), 0, 3);
+  constexpr std::chrono::milliseconds kNone{0};
+  size_t inner = 0;
+  read_steps(path(), [&](const StepRow&) {
+    read_steps(
+        path(), [&](const StepRow&) { ++inner; }, kNone);
+  });
+  EXPECT_EQ(inner, 9u);
+}
+
+// What another process reads or ends is waited for.
+TEST_F(Store, WaitsForAnotherProcess) {
+  auto first = std::make_unique<StepStore>(path());
+  first->keep(row(1));
+  std::jthread closing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    first->close();
+  });
   EXPECT_EQ(rows_of(path()).size(), 1u);
 }
 

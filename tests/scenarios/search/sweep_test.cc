@@ -12,6 +12,7 @@
 #include <string>
 
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/search/for_each_item.h"
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
@@ -71,6 +72,30 @@ TEST(Sweep, AxesOfTheCommandLineReplaceThoseOfTheFile) {
                          options);
   EXPECT_EQ(space.paths(), (std::vector<std::string>{"seed", "parallel.tp", "precision", "model"}));
   EXPECT_EQ(space.size(), 2u);
+}
+
+TEST(Sweep, RowsSayWhatTheCommandLineHasSet) {
+  const std::string text = kSmall + "sweep: {axes: {parallel.tp: [2, 4]}}\n";
+  SweepOptions options;
+  options.given = {{"batch.seq", "512"},
+                   {"batch.seq", "1024"},
+                   {"parallel.tp", "8"},
+                   {"sweep.mode", "zip"},
+                   {"search.top", "3"}};
+  ScenarioDocument changed = document(text);
+  LoadOptions set;
+  set.set = options.given;
+  changed.set(set);
+  SweepRun run;
+  std::vector<std::string> kept;
+  run.remember = [&](const Scenario&, const auto& settings, const auto& simulate) {
+    kept.push_back(settings_text(settings));
+    return simulate();
+  };
+  const SweepResult result = sweep(changed, options, run);
+  ASSERT_EQ(result.points.size(), 2u);
+  EXPECT_EQ(result.points[0].row.settings, "batch.seq=1024 parallel.tp=2");
+  EXPECT_EQ(kept, (std::vector{result.points[0].row.settings, result.points[1].row.settings}));
 }
 
 TEST(Sweep, CountsWhatIsNoScenario) {
@@ -152,6 +177,22 @@ TEST(Sweep, EndsWhenItIsAskedTo) {
   EXPECT_EQ(result.points[3].values, std::vector<std::string>{"8"});
 }
 
+TEST(ForEachItem, BeginsNothingAfterWhatThrew) {
+  for (const int jobs : {1, 4}) {
+    std::atomic<int> begun{0};
+    try {
+      for_each_item(100'000, jobs, [&](size_t i, size_t) {
+        ++begun;
+        if (i >= 10) throw i;
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const size_t lowest) {
+      EXPECT_EQ(lowest, 10u);
+    }
+    EXPECT_LE(begun, 10 + 2 * jobs);
+  }
+}
+
 // ------------------------------------------------------------------------------------------- keys
 
 Hash128 key(const std::string& text, const std::string& version = "1") {
@@ -188,6 +229,36 @@ TEST(StepKey, KnowsTheFilesThatAScenarioNames) {
 }
 
 // ------------------------------------------------------------------------------ searches that keep
+
+TEST(Search, TakesUpWhatRunsAsItsSettingsSay) {
+  const std::string text =
+      "model: {preset: gpt3-1.3b, num_hidden_layers: 8}\ncluster: dgx-a100-80g x 1\n"
+      "batch: {global: 32, micro: 2, seq: 2048}\n"
+      "parallel: {tp: 2, pp: 2, vpp: 2, dp: 2, zero: 1, sp: true}\n"
+      "schedule: {kind: interleaved-1f1b, group: 4}\n"
+      "contention: {links: on}\nreplicas: 2\n"
+      "perturb: [{ranks: 0, speed: 0.5}]\n"
+      "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, top: 2}\n";
+  SearchOptions options;
+  options.given = {{"batch.seq", "1024"}};
+  LoadOptions given;
+  given.set = options.given;
+  ScenarioDocument d = document(text);
+  d.set(given);
+  SearchRun run;
+  run.forecasts = false;
+  int kept = 0;
+  run.remember = [&](const Scenario& scenario, const auto& settings, const auto& simulate) {
+    LoadOptions set;
+    set.set = settings;
+    EXPECT_EQ(step_key(load_scenario_text(text, "run.yaml", set), "1"), step_key(scenario, "1"))
+        << settings_text(settings);
+    ++kept;
+    return simulate();
+  };
+  search_layouts(d, options, run);
+  EXPECT_GT(kept, 0);
+}
 
 TEST(Search, TakesUpWhatItKept) {
   const std::string text =

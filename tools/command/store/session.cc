@@ -141,10 +141,6 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
                            const std::string& command, const std::string& file,
                            const SearchShard& shard)
     : job_(job_of(document)) {
-  std::vector<std::pair<std::string, std::string>> sets;
-  for (const auto& [path, value] : parse_sets(args.set))
-    if (!path.starts_with("search.") && !path.starts_with("sweep.")) sets.emplace_back(path, value);
-  settings_ = settings_text(sets);
   std::error_code error;
   fs::create_directories(args.store, error);
   if (error || !fs::is_directory(args.store))
@@ -154,12 +150,15 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
         args.store, "--store DIR names another");
   const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(file),
                                                           command, shard.index + 1, shard.count);
-  take_up(own.string());
+  // The own one first: whoever opens it may wait for those that read it, and those for nobody.
   store_.emplace(own.string());
+  store_->read([&](const StepRow& row) { take_up(row, true); });
   for (const std::string& other : store_files(args.store)) {
     if (other == own.string()) continue;
     try {
-      take_up(other);
+      // Parts that are at work have theirs open till they end: there is little to wait for.
+      read_steps(
+          other, [&](const StepRow& row) { take_up(row, false); }, std::chrono::milliseconds(50));
     } catch (const InputError& e) {
       // Another part of the same work has it open.
       if (e.diagnostics.front().code != "E510") throw;
@@ -168,16 +167,13 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
   committer_ = std::jthread([this](const std::stop_token& stop) { commit_each_second(stop); });
 }
 
-void StoreSession::take_up(const std::string& file) {
-  if (!fs::exists(file)) return;
-  read_steps(file, [&](const StepRow& row) {
-    using Outcome = Evaluator::Trial::Outcome;
-    Evaluator::Trial trial{Outcome::impossible, {}, Bytes{row.peak_bytes}, {}};
-    if (row.step_time_ps && row.reserved_bytes)
-      trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
-               Bytes{*row.reserved_bytes}};
-    known_.try_emplace(row.key, trial);
-  });
+void StoreSession::take_up(const StepRow& row, bool own) {
+  using Outcome = Evaluator::Trial::Outcome;
+  Evaluator::Trial trial{Outcome::impossible, {}, Bytes{row.peak_bytes}, {}};
+  if (row.step_time_ps && row.reserved_bytes)
+    trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
+             Bytes{*row.reserved_bytes}};
+  known_.try_emplace(row.key, Known{trial, own, false});
 }
 
 void StoreSession::throw_if_terminated() const {
@@ -190,20 +186,24 @@ RememberedTrial StoreSession::remember() {
                 const std::function<Evaluator::Trial()>& simulate) {
     throw_if_terminated();
     const Hash128 key = step_key(scenario, version());
+    std::optional<Known> found;
     {
       const std::lock_guard lock(mutex_);
-      if (const auto known = known_.find(key); known != known_.end()) return known->second;
+      if (failed_) std::rethrow_exception(failed_);
+      if (const auto known = known_.find(key); known != known_.end()) found = known->second;
     }
-    const Evaluator::Trial trial = simulate();
-    std::string all = settings_;
-    if (!settings.empty()) all += (all.empty() ? "" : " ") + settings_text(settings);
-    StepRow row = step_row(scenario, std::move(all), trial, job_);
+    // What others keep is theirs.
+    if (found && !found->own) return found->trial;
+    const Evaluator::Trial trial = found ? found->trial : simulate();
+    StepRow row = step_row(scenario, settings_text(settings), trial, job_);
     row.key = key;
     const std::lock_guard lock(mutex_);
     if (failed_) std::rethrow_exception(failed_);
-    known_.try_emplace(key, trial);
-    store_->keep(row);
-    committed_ = false;
+    Known& known = known_.try_emplace(key, Known{trial, true, false}).first->second;
+    // A file that was there may say another price.  Of what stands twice in this work the same
+    // stays, whichever thread comes first.
+    if (known.said ? store_->unite(row) : store_->keep(row)) committed_ = false;
+    known.said = true;
     return trial;
   };
 }

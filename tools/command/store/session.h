@@ -82,17 +82,21 @@ class StoreSession {
   struct KeyHash {
     size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
   };
-  void take_up(const std::string& file);
+  struct Known {
+    Evaluator::Trial trial;
+    bool own = false;   // in the file of this command
+    bool said = false;  // by this command: its row is as it is now
+  };
+  void take_up(const StepRow& row, bool own);
 
-  std::string settings_;  // that the command line sets
   JobFacts job_;
   void commit_each_second(const std::stop_token& stop);
 
   std::mutex mutex_;  // of all below
   std::optional<StepStore> store_;
-  std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by key
-  bool committed_ = true;                                         // all that was kept
-  std::exception_ptr failed_;                                     // a commit, of the thread below
+  std::unordered_map<Hash128, Known, KeyHash> known_;  // by key
+  bool committed_ = true;                              // all that was kept
+  std::exception_ptr failed_;                          // a commit, of the thread below
   std::condition_variable_any ended_;
   std::jthread committer_;
 };

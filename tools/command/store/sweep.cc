@@ -33,15 +33,14 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   if (args.zip) document.set("sweep.mode", scalar_value("zip"));
   SweepOptions options;
   options.axes = args.axes;
+  options.given = parse_sets(args.set);
   SweepRun run;
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
   run.version = version();
-  if (!args.slurm.empty()) {
-    const SweepSpace checked(document, options);  // before anybody waits for it in a queue
-    wrote_batch_script(args);
-    return 0;
-  }
+  // Before anybody waits for it in a queue, and before there is a file.
+  if (!args.slurm.empty() || !args.store.empty()) const SweepSpace checked(document, options);
+  if (wrote_batch_script(args)) return 0;
   std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, document, "sweep", args.file, run.shard);
@@ -51,7 +50,10 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "points");
     run.progress = [&](int64_t now, int64_t all) { line.show(done = now, total = all); };
-    run.stop = was_interrupted;
+    run.stop = [&] {
+      if (store) store->throw_if_terminated();
+      return was_interrupted();
+    };
     try {
       result = sweep(document, options, run);
     } catch (const Terminated&) {
