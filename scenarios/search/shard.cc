@@ -15,6 +15,8 @@ namespace stepcast {
 namespace {
 
 constexpr int64_t kMostShards = 1'000'000;
+// Of what launchers count: sums and products of two of them and a number of shards are exact.
+constexpr int64_t kMostNumber = 1'000'000'000;
 
 [[noreturn]] void refuse_shard(std::string message, std::string help) {
   throw file_error("E004", std::move(message), {}, std::move(help));
@@ -28,7 +30,7 @@ class Launcher {
     const std::optional<std::string> text = environment_(name);
     if (!text || text->empty()) return {};
     const std::optional<int64_t> n = parse_number<int64_t>(*text);
-    if (!n || *n < 0)
+    if (!n || *n < 0 || *n > kMostNumber)
       refuse_shard(fmt::format("{}={} is no whole number", name, escape_text(*text)),
                    "--shard 2/64 says which part this process does");
     return n;
@@ -47,9 +49,16 @@ class Launcher {
       contradict(ompi->from, pmi->from);
     if (ompi) return ompi;
     if (pmi) return pmi;
-    // What srun starts knows how many there are in its step; a batch script that of the job.
     if (number("SLURM_STEP_NUM_TASKS")) return pair("SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-    return number("SLURM_NTASKS") ? pair("SLURM_PROCID", "SLURM_NTASKS") : std::nullopt;
+    // A batch script knows how many tasks the job may start, and is the only one before it does.
+    const std::optional<int64_t> tasks = number("SLURM_NTASKS");
+    if (tasks.value_or(1) != 1)
+      refuse_shard(fmt::format("--shard auto: the job has SLURM_NTASKS={}, and srun has started "
+                               "none of them",
+                               *tasks),
+                   "`srun stepcast ...` starts all; --shard 2/64 says which part this one does");
+    if (tasks && number("SLURM_PROCID")) return pair("SLURM_PROCID", "SLURM_NTASKS");
+    return {};
   }
 
   // A task of an array of `wanted`, where that is said.  Its number may begin at 0 or 1.
@@ -66,6 +75,7 @@ class Launcher {
         refuse_shard(fmt::format("{} does not say of how many", from),
                      "--shard auto/64 does: as many as there are tasks");
       const bool from_zero = std::string_view(name) == "JOB_COMPLETION_INDEX";
+      if (wanted) check_task(name, *id, *wanted, from_zero);
       found = Place{(*id + (from_zero ? 0 : *count - 1)) % *count, *count, from};
     }
     return found;
@@ -89,6 +99,28 @@ class Launcher {
       refuse_shard(fmt::format("--shard auto: {} is no process of that many", from),
                    "--shard 2/64 says which part this process does");
     return Place{*index, *count, from};
+  }
+
+  // Whether tasks from 0 or from 1 are meant is told apart by neither as long as only one of 0 and
+  // n is among them: two would do the same part.
+  void check_task(std::string_view name, int64_t id, int64_t count, bool from_zero) const {
+    const std::string help =
+        "tasks from 1 to n or from 0 to n-1 with auto/n; --shard 2/64 says which part this one "
+        "does";
+    if (id > count - (from_zero ? 1 : 0))
+      refuse_shard(fmt::format("--shard auto: {}={} is no task of {}", name, id, count), help);
+    if (name != "SLURM_ARRAY_TASK_ID") return;
+    const std::optional<int64_t> least = number("SLURM_ARRAY_TASK_MIN"),
+                                 most = number("SLURM_ARRAY_TASK_MAX");
+    if (least && most && *most - *least >= count)
+      refuse_shard(fmt::format("--shard auto: SLURM_ARRAY_TASK_MIN={}, SLURM_ARRAY_TASK_MAX={} are "
+                               "more than {} tasks",
+                               *least, *most, count),
+                   help);
+    if (most && *most > count)
+      refuse_shard(
+          fmt::format("--shard auto: SLURM_ARRAY_TASK_MAX={} is no task of {}", *most, count),
+          help);
   }
 
   // Of `sbatch --array=1-64`.  Nothing if that is not said; refuses arrays with gaps.
@@ -156,6 +188,7 @@ SearchShard read_shard(std::string_view text, const Environment& environment) {
   if (slash != std::string_view::npos) {
     count = parse_number<int64_t>(text.substr(slash + 1));
     if (!count || *count < 1) wrong();
+    checked(0, *count);
   }
   if (which == "auto") return automatic(count, environment);
   const std::optional<int64_t> index = parse_number<int64_t>(which);

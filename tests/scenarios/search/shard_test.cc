@@ -71,7 +71,7 @@ TEST(Shard, IsThatOfASlurmArray) {
 }
 
 TEST(Shard, IsThatOfAProcess) {
-  EXPECT_EQ(part("auto", {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}), Part(2, 4));
+  EXPECT_EQ(part("auto", {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Part(2, 4));
   EXPECT_EQ(part("auto", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
             Part(1, 2));
   EXPECT_EQ(part("auto", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), Part(1, 2));
@@ -86,10 +86,41 @@ TEST(Shard, IsThatOfAProcess) {
                        {"SLURM_ARRAY_TASK_MIN", "1"},
                        {"SLURM_ARRAY_TASK_MAX", "3"},
                        {"SLURM_PROCID", "1"},
-                       {"SLURM_NTASKS", "2"}};
+                       {"SLURM_STEP_NUM_TASKS", "2"}};
   EXPECT_EQ(part("auto", both), Part(3, 6));
   EXPECT_EQ(part("auto/6", both), Part(3, 6));
   EXPECT_NE(refusal("auto/5", both), "");
+}
+
+// A batch script has the number of tasks of the job, and is one process.
+TEST(Shard, OfAJobIsNotOneOfItsTasks) {
+  EXPECT_NE(refusal("auto", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}), "");
+  EXPECT_NE(refusal("auto", {{"SLURM_NTASKS", "4"}}), "");
+  EXPECT_EQ(part("auto", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}), Part(0, 1));
+  EXPECT_EQ(part("auto/8", {{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_NTASKS", "1"}}), Part(2, 8));
+  EXPECT_EQ(
+      part("auto", {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}),
+      Part(2, 4));
+}
+
+TEST(Shard, TasksAreOfThatMany) {
+  const auto array = [](int id, int least, int most) {
+    return Variables{{"SLURM_ARRAY_TASK_ID", std::to_string(id)},
+                     {"SLURM_ARRAY_TASK_MIN", std::to_string(least)},
+                     {"SLURM_ARRAY_TASK_MAX", std::to_string(most)}};
+  };
+  EXPECT_EQ(part("auto/8", array(8, 1, 8)), Part(7, 8));
+  EXPECT_EQ(part("auto/8", array(0, 0, 7)), Part(7, 8));
+  EXPECT_NE(refusal("auto/8", array(0, 0, 8)), "");
+  EXPECT_NE(refusal("auto/8", array(8, 0, 8)), "");
+  EXPECT_NE(refusal("auto/8", array(9, 9, 9)), "");
+  EXPECT_NE(refusal("auto/8", array(3, 3, 9)), "");
+  EXPECT_NE(refusal("auto/8", {{"HQ_TASK_ID", "9"}}), "");
+  EXPECT_NE(refusal("auto/8", {{"JOB_COMPLETION_INDEX", "8"}}), "");
+  const std::string most = "9223372036854775807";
+  EXPECT_NE(refusal("auto/" + most, {{"HQ_TASK_ID", "3"}}), "");
+  EXPECT_NE(refusal("auto/8", {{"HQ_TASK_ID", most}}), "");
+  EXPECT_NE(refusal("auto", {{"PMI_RANK", "1"}, {"PMI_SIZE", most}}), "");
 }
 
 TEST(Shard, IsThatOfAnIndex) {

@@ -46,19 +46,25 @@ std::string stem_of(const std::string& file) {
   return stem.empty() ? "scenario" : stem.substr(0, 100);
 }
 
-// The same line as a task of an array runs it.
+// The same line as a task of an array runs it: without what is written at the end.
 std::string task_line(const Arguments& args) {
   std::string line;
+  for (const std::string& word : args.words)
+    if (std::ranges::any_of(word, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+      usage_error("E004", "--slurm: '" + escape_text(word) + "' has control characters",
+                  "a batch script has lines of text");
   for (size_t i = 0; i < args.words.size(); ++i) {
     const std::string& word = args.words[i];
     const bool with_value = word == "--slurm" || word == "--shard" || word == "-o" ||
-                            word == "--out" || word == "--output";
+                            word == "--out" || word == "--output" || word == "--html";
     if (with_value) {
       ++i;
       continue;
     }
     if (word.starts_with("--slurm=") || word.starts_with("--shard=") ||
-        word.starts_with("--out=") || word.starts_with("--output=") || word == "--force")
+        word.starts_with("--out=") || word.starts_with("--output=") ||
+        word.starts_with("--html=") || word == "--force" ||
+        (word.starts_with("-o") && word.size() > 2))
       continue;
     line += (line.empty() ? "" : " ") + shell_word(word);
   }
@@ -114,7 +120,7 @@ bool wrote_batch_script(const Arguments& args) {
       "#SBATCH --signal=B:TERM@60\n"
       "#SBATCH --requeue\n"
       "# Each task keeps its rows in {}.  Tasks that were stopped go on where they were when they\n"
-      "# are started again.  When all have ended, the answer, without simulating anew:\n"
+      "# are started again.  When all have ended, the answer, from their rows:\n"
       "#   stepcast {}\n"
       "exec stepcast {}\n",
       shell_word("stepcast-" + stem_of(args.file)), tasks, shell_word(args.store), whole, line);

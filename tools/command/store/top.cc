@@ -65,11 +65,47 @@ int top_command(const Arguments& args, const Terminal& terminal) {
   return 0;
 }
 
+[[noreturn]] void fail_to_write(const std::string& to, const std::string& why) {
+  throw file_error("E502", "cannot write '" + to + "': " + why, to, "another name");
+}
+
+// The file and what SQLite may have left beside it.
+void remove_logs(const std::string& file) {
+  std::error_code error;
+  for (const char* log : {"-wal", "-journal", "-shm"})
+    if (fs::remove(file + log, error); error) fail_to_write(file + log, error.message());
+}
+
+int64_t rows_in(const std::string& file) {
+  int64_t rows = 0;
+  read_steps(file, [&](const StepRow&) { ++rows; });
+  return rows;
+}
+
+// Puts the file in the place of another, which is no longer there, nor are its logs: SQLite would
+// take what they say for what was written last to the new one.  Throws InputError E510 if another
+// process has the old one open.
+void replace_store(const std::string& made, const std::string& to) {
+  std::error_code error;
+  if (fs::exists(to, error)) {
+    try {
+      StepStore(to).close();
+    } catch (const InputError& e) {
+      // What is no store is open to nobody who writes one.
+      if (e.diagnostics.front().code == "E510") throw;
+    }
+  }
+  remove_logs(to);
+  fs::rename(made, to, error);
+  if (error) fail_to_write(to, error.message());
+}
+
 int merge_command(const Arguments& args, const Terminal&) {
   const std::string& to = args.output;
   if (to.empty() || to == "-") usage_error("E003", "merge needs -o FILE", "-o all.db");
   const std::vector<std::string> files = all_files(args);
   std::error_code error;
+  if (fs::is_directory(to, error)) fail_to_write(to, "it is a folder");
   if (fs::exists(to, error) && !args.force)
     throw file_error("E501", "'" + to + "' exists already", to, "--force overwrites it");
   for (const std::string& file : files)
@@ -78,8 +114,11 @@ int merge_command(const Arguments& args, const Terminal&) {
                        "another name");
   // Made beside it: a merge that fails leaves what was there.
   const std::string temporary = fmt::format("{}.{}.part", to, ::getpid());
-  int64_t rows = 0;
+  int64_t rows = 0, distinct = 0;
   try {
+    // Of a process that had the same number and was killed.
+    if (fs::remove(temporary, error); error) fail_to_write(temporary, error.message());
+    remove_logs(temporary);
     StepStore all(temporary);
     for (const std::string& file : files)
       read_steps(file, [&](const StepRow& row) {
@@ -87,13 +126,17 @@ int merge_command(const Arguments& args, const Terminal&) {
         ++rows;
       });
     all.close();
-    fs::rename(temporary, to);
+    distinct = rows_in(temporary);
+    replace_store(temporary, to);
   } catch (...) {
-    for (const char* more : {"", "-wal", "-journal"}) fs::remove(temporary + more, error);
+    for (const char* more : {"", "-wal", "-journal", "-shm"}) fs::remove(temporary + more, error);
     throw;
   }
-  int64_t distinct = 0;
-  read_steps(to, [&](const StepRow&) { ++distinct; });
+  if (const int64_t there = rows_in(to); there != distinct)
+    throw file_error(
+        "E513",
+        fmt::format("the store '{}' is damaged: of {} rows {} are there", to, distinct, there), to,
+        "another process changed it: repeat the line");
   if (!args.quiet)
     write_stderr(fmt::format("{} of {} in {}, from {}\n", counted(distinct, "row", "rows"),
                              grouped(rows), escape_text(to),
