@@ -41,6 +41,7 @@
 #include <utility>
 
 #include "sim/graph/program.h"
+#include "sim/lanes/lane_program.h"
 #include "sim/lanes/lanes.h"
 
 namespace stepcast {
@@ -224,6 +225,8 @@ RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
       const Rendezvous& rendezvous = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
       launched += launches[static_cast<size_t>(rendezvous.launch)];
     }
+    // The host of one segment takes so long; a sum that could overflow is not begun.
+    if (launched > kLongestLaneTime) throw_step_too_long();
     out.segment.push_back(segment);
     out.launched.push_back(launched);
     out.instances.push_back(static_cast<uint64_t>(out.device_ops));
