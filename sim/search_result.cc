@@ -11,4 +11,13 @@ std::string_view name_of(SearchObjective objective) {
   return kNames[static_cast<size_t>(objective)];
 }
 
+bool dominates(const std::vector<double>& a, const std::vector<double>& b) {
+  bool better = false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] > b[i]) return false;
+    better = better || a[i] < b[i];
+  }
+  return better;
+}
+
 }  // namespace stepcast

@@ -83,6 +83,10 @@ struct SearchResult {
   std::vector<std::string> broken_constraints;
 };
 
+// Whether costs `a`, of which less is better, are higher than `b` nowhere and lower somewhere.
+// REQUIRES: one cost of each objective in either.
+bool dominates(const std::vector<double>& a, const std::vector<double>& b);
+
 // Steps that differ by less are closer than forecasts of layouts of one model can be told apart.
 inline constexpr double kDiscernment = 0.02;
 // Layouts that differ in chunks and split alone share a line if they take at most so much longer

@@ -98,22 +98,8 @@ bool comes_first(const StepRow& a, const StepRow& b) {
   return false;
 }
 
-namespace {
-
-using Costs = std::vector<double>;
-
-bool beats(const Costs& a, const Costs& b) {
-  bool better = false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] > b[i]) return false;
-    better = better || a[i] < b[i];
-  }
-  return better;
-}
-
-}  // namespace
-
 std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
+  using Costs = std::vector<double>;
   std::ranges::sort(rows, [](const StepRow& a, const StepRow& b) {
     return a.key != b.key ? a.key < b.key : comes_first(a, b);
   });
@@ -143,7 +129,8 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
   for (Ranked& r : all) {
     if (ranking.pareto) {
       // What beats a row comes before it.
-      if (std::ranges::any_of(front, [&](const Costs& f) { return beats(f, r.costs); })) continue;
+      if (std::ranges::any_of(front, [&](const Costs& f) { return dominates(f, r.costs); }))
+        continue;
       front.push_back(r.costs);
     } else if (best.size() == ranking.top) {
       break;

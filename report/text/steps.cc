@@ -172,7 +172,7 @@ void write_row(JsonWriter& json, const StepRow& row) {
   json.member("price_usd", row.price());
 }
 
-std::string objectives_text(const StepRanking& ranking) {
+std::string names_of_objectives(const StepRanking& ranking) {
   std::string text;
   for (const SearchObjective o : ranking.by)
     text += (text.empty() ? "" : ", ") + std::string(name_of(o));
@@ -225,7 +225,7 @@ std::string steps_text(const std::vector<StepRow>& rows, const StepRanking& rank
                        const TextStyle& style) {
   if (rows.empty())
     return fmt::format("  No row fits with {:.0f} % of the memory left free and has {}.\n",
-                       100 * ranking.memory_margin, objectives_text(ranking));
+                       100 * ranking.memory_margin, names_of_objectives(ranking));
   Cells cells(rows.size());
   std::vector<std::string> ranks;
   for (size_t i = 0; i < rows.size(); ++i) ranks.push_back(fmt::to_string(i + 1));

@@ -3,14 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -158,15 +154,6 @@ class Searcher {
     for (const SearchObjective o : settings_.objectives)
       all.push_back(value(o, place, time, memory));
     return all;
-  }
-
-  static bool dominates(const Values& a, const Values& b) {
-    bool better = false;
-    for (size_t i = 0; i < a.size(); ++i) {
-      if (a[i] > b[i]) return false;
-      better = better || a[i] < b[i];
-    }
-    return better;
   }
 
   struct Found {
