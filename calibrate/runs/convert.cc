@@ -210,6 +210,7 @@ class Converter {
     constexpr int64_t kGpt2 = 50257;  // Radford et al. 2019, the vocabulary of Megatron-LM's data
     const std::string assumed = text_at(r_, "assumed.vocab");
     if (const auto n = size("model", "vocab")) return s_.set("model.vocab_size", *n);
+    if (s_.has("model.vocab_size")) return;  // a rule knows
     s_.set("model.vocab_size", kGpt2);
     if (assumed.empty()) assume(fmt::format("vocabulary of GPT-2, {}: not printed", kGpt2));
   }

@@ -57,6 +57,23 @@ TEST(Convert, WhatWasMeasuredDoesNotChangeTheScenario) {
             without_measured(converted("step_time_s: 1.5", "step_time_s: 15, mfu: 3").scenario));
 }
 
+TEST(Convert, VocabularyOfARuleStandsBeforeTheUsualOneButNotBeforeThatOfTheRecord) {
+  std::vector<RunRule> rules = shipped_rules();
+  for (const RunRule& rule :
+       parse_run_rules("- {when: {software: Some-Framework}, set: {model.vocab_size: 32768}, "
+                       "source: its script}",
+                       "rules.yaml"))
+    rules.push_back(rule);
+  const auto vocabulary = [&](const RunRecord& record) {
+    return load_scenario_text(convert_run(record, rules).scenario, "sample.yaml").model.vocab;
+  };
+  const RunRecord unprinted = record_with("vocab: 51200, ", "");
+  EXPECT_EQ(vocabulary(unprinted), 32768);
+  EXPECT_THAT(convert_run(unprinted, rules).assumed,
+              Not(Contains(HasSubstr("vocabulary of GPT-2"))));
+  EXPECT_EQ(vocabulary(record_with("", "")), 51200);
+}
+
 TEST(Convert, GuessesAreListed) {
   EXPECT_THAT(converted("micro: 2, global: 128, num_microbatches: 16", "global: 128").assumed,
               Contains(HasSubstr("batch.micro = 1")));
