@@ -96,7 +96,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   if (!args.output.empty()) folder.emplace(args.output, args.force);
   std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
-  if (!args.store.empty()) store.emplace(args, document, "search", args.file, run.shard);
+  if (!args.store.empty()) store.emplace(args, "search", run.shard);
   if (store) run.remember = store->remember();
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {

@@ -100,6 +100,7 @@ std::optional<Recipe> find_recipe(const Ran& measured, int threads, double secon
   ScenarioDocument searched = document;
   searched.set("search", {});
   searched.set("search.top", scalar_value("1"));
+  searched.set("search.memory_margin", scalar_value("10%"));
   SearchRun run;
   run.jobs = threads;
   run.forecasts = false;

@@ -25,7 +25,7 @@ struct Recipe {
   double measured_s = 0;  // a step
   double step_s = 0;      // forecast
   int64_t layouts = 0;    // of the same model, cluster and batch
-  int64_t faster = 0;     // of these, that fit with the memory margin of a search
+  int64_t faster = 0;     // of these, that fit and leave a tenth of the memory free
   double best_s = 0;      // of the fastest; 0: none was found that fits
   std::string best;       // its layout; empty: none
   bool stopped = false;   // the search ran out of time: there may be better ones
