@@ -151,6 +151,23 @@ std::string search_advice(const std::string& file, const Arguments& args, bool f
                 : command + " looks for layouts that fit; no simple one does";
 }
 
+Scenario load_or_advise(const std::string& file, const Arguments& args) {
+  try {
+    return load(file, args);
+  } catch (const InputError& e) {
+    std::vector<Diagnostic> all = e.diagnostics;
+    const auto is_of_layouts = [](const Diagnostic& d) { return d.code.starts_with("E2"); };
+    if (!std::ranges::all_of(all, is_of_layouts)) throw;
+    const ScenarioDocument document = read_scenario(file, args);
+    if (document.tree().find("parallel") != nullptr || !all.back().note.empty()) throw;
+    const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
+    all.back().note = "no layout is stated, so that every GPU is a replica: `stepcast search " +
+                      escape_text(shown_name(file)) + "` finds the fastest" +
+                      (layout ? "; one that fits is " + layout_text(*layout) : "");
+    throw InputError(std::move(all));
+  }
+}
+
 void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(app, "search", "Find the best layouts of a model on a cluster",
                               chosen, search_command);
