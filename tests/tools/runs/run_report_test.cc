@@ -33,7 +33,7 @@ TEST(Report, JsonHasARowForEachRecord) {
                           "measured_oom", "predicted_oom", "memory_class", "memory_free",
                           "memory_room", "interval", "cost_origins", "skipped"})
     EXPECT_TRUE(json[0].contains(key)) << key;
-  EXPECT_EQ(json[0].size(), 15u);
+  EXPECT_EQ(json[0].size(), 16u);
   EXPECT_EQ(json[0]["predicted_step_time_s"], 2);
   EXPECT_EQ(json[0]["cost_origins"]["measured"], 1);
   EXPECT_EQ(json[0]["interval"]["low_s"], 1.5);

@@ -57,13 +57,13 @@ TEST(Summary, RegretOfWhatForecastsChoose) {
   EXPECT_EQ(r.out_of_memory, 1u);
   EXPECT_NEAR(r.mean, 0.1, 1e-9);
   EXPECT_NEAR(r.worst, 0.1, 1e-9);
-  // As a search does, it passes over what leaves less than a tenth of the memory free ...
-  large.memory_free = chosen.memory_free = 0.05;
+  // As a search does, it passes over what leaves less than the margin free ...
+  large.memory_free = chosen.memory_free = 0.02;
   r = summarize({&large, &chosen, &best}).regret;
   EXPECT_EQ(r.out_of_memory, 0u);
   EXPECT_NEAR(r.mean, 0, 1e-9);
   // ... unless nothing leaves more.
-  best.memory_free = 0.05;
+  best.memory_free = 0.02;
   r = summarize({&large, &chosen, &best}).regret;
   EXPECT_EQ(r.out_of_memory, 1u);
   EXPECT_NEAR(r.mean, 0.1, 1e-9);
