@@ -95,14 +95,16 @@ int jobs_of(const Arguments& args) {
 
 SearchShard shard_of(const Arguments& args) {
   if (args.shard.empty()) return {};
+  const SearchShard shard =
+      read_shard(args.shard, [](const char* name) -> std::optional<std::string> {
+        const char* value = std::getenv(name);
+        return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+      });
   if (args.store.empty() && args.slurm.empty() && !args.quiet)
     write_stderr(
         "warning: --shard without --store: what this part finds is printed and kept nowhere, so "
         "that no other part and no later line knows of it\n");
-  return read_shard(args.shard, [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-  });
+  return shard;
 }
 
 bool wrote_batch_script(const Arguments& args) {
