@@ -98,13 +98,48 @@ bool comes_first(const StepRow& a, const StepRow& b) {
   return false;
 }
 
+namespace {
+
+// Of nothing it is 0, so that the key of such a row is that of its step.
+Hash128 hash_of_job(const StepRow& row) {
+  if (!row.job_tokens && !row.price_usd_per_gpu_h) return {0, 0};
+  std::string text = "job";
+  if (row.job_tokens) text += " tokens " + fmt::to_string(*row.job_tokens);
+  if (row.price_usd_per_gpu_h) text += " price " + fmt::to_string(*row.price_usd_per_gpu_h);
+  return hash_text_128(text);
+}
+
+Hash128 combined(Hash128 a, Hash128 b) {
+  return {a.high ^ b.high, a.low ^ b.low};
+}
+
+// Whether what a row says of the job decides where it stands.
+bool is_by_job(const StepRanking& ranking) {
+  const auto asks = [&](SearchObjective o) { return std::ranges::count(ranking.by, o) > 0; };
+  return (asks(SearchObjective::price) && !(ranking.tokens && ranking.price)) ||
+         (asks(SearchObjective::days) && !ranking.tokens);
+}
+
+}  // namespace
+
+Hash128 StepRow::step() const {
+  return combined(key, hash_of_job(*this));
+}
+
+void StepRow::set_step(Hash128 step) {
+  key = combined(step, hash_of_job(*this));
+}
+
 std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
   using Costs = std::vector<double>;
-  std::ranges::sort(rows, [](const StepRow& a, const StepRow& b) {
-    return a.key != b.key ? a.key < b.key : comes_first(a, b);
+  const bool by_job = is_by_job(ranking);
+  const auto identity = [&](const StepRow& row) { return by_job ? row.key : row.step(); };
+  std::ranges::sort(rows, [&](const StepRow& a, const StepRow& b) {
+    const Hash128 of_a = identity(a), of_b = identity(b);
+    return of_a != of_b ? of_a < of_b : comes_first(a, b);
   });
-  const auto same_key = [](const StepRow& a, const StepRow& b) { return a.key == b.key; };
-  rows.erase(std::unique(rows.begin(), rows.end(), same_key), rows.end());
+  const auto same = [&](const StepRow& a, const StepRow& b) { return identity(a) == identity(b); };
+  rows.erase(std::unique(rows.begin(), rows.end(), same), rows.end());
   struct Ranked {
     Costs costs;
     size_t row = 0;
@@ -112,8 +147,10 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
   std::vector<Ranked> all;
   for (size_t i = 0; i < rows.size(); ++i) {
     StepRow& row = rows[i];
+    const Hash128 step = row.step();
     if (ranking.tokens) row.job_tokens = ranking.tokens;
     if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
+    row.set_step(step);
     if (!row.runs() || !row.fits(ranking.memory_margin)) continue;
     Ranked ranked{{}, i};
     for (const SearchObjective o : ranking.by)

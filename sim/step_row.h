@@ -21,7 +21,8 @@
 namespace stepcast {
 
 struct StepRow {
-  // Of the resolved scenario, its tables and the program's version: equal steps are one row.
+  // Of the step (the resolved scenario, its tables, the program's version) and of job_tokens and
+  // price_usd_per_gpu_h: the same step of a training at another price is another row.
   Hash128 key{};
   std::string name, file;  // of the scenario
   // What is set in the file to get this scenario, as arguments of `-s`: "parallel.tp=2
@@ -42,6 +43,11 @@ struct StepRow {
   std::optional<int64_t> job_tokens;          // of the whole training
   std::optional<double> price_usd_per_gpu_h;  // of a GPU
   bool operator==(const StepRow&) const = default;
+
+  // Of the step alone.
+  Hash128 step() const;
+  // REQUIRES: job_tokens and price_usd_per_gpu_h are set.
+  void set_step(Hash128 step);
 
   bool runs() const { return step_time_ps.has_value(); }
   // With this share of the usable memory left free.
@@ -72,16 +78,17 @@ std::string shell_word(std::string_view text);
 // What of rows is looked for.
 struct StepRanking {
   std::vector<SearchObjective> by{SearchObjective::step_time};
-  bool pareto = false;         // the front alone: none is better in one and no worse in all
-  double memory_margin = 0.1;  // share of the usable memory that stays free
+  bool pareto = false;  // the front alone: none is better in one and no worse in all
+  double memory_margin = kMemoryMargin;  // share of the usable memory that stays free
   size_t top = 10;
   std::optional<int64_t> tokens;  // of the job, instead of what rows say
   std::optional<double> price;    // USD for a GPU and hour
 };
 
 // The rows that run, fit and have what is ranked by, best first: by the first objective, of equal
-// ones by the next, then by key.  Rows with one key are one row.  The order of `rows` does not
-// matter.  With `pareto` all of the front is returned, whatever `top` says.
+// ones by the next, then by key.  Rows with one key are one row; where neither days nor price is
+// ranked by, or `tokens` and `price` say them, so are rows of one step.  The order of `rows` does
+// not matter.  With `pareto` all of the front is returned, whatever `top` says.
 std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking);
 
 // One scenario of a sweep.

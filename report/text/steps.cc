@@ -96,6 +96,11 @@ const std::array kStepFigures{
                                            static_cast<double>(r.usable_bytes)),
                             0);
              }},
+    StepCell{"USD/GPUh", '>',
+             [](const StepRow& r) {
+               return r.price_usd_per_gpu_h ? fixed(*r.price_usd_per_gpu_h, 2) : "";
+             },
+             true},
     StepCell{"days", '>', [](const StepRow& r) { return r.days() ? fixed(*r.days(), 1) : ""; }},
     StepCell{"kUSD", '>',
              [](const StepRow& r) { return r.price() ? fixed(*r.price() / 1000, 1) : ""; }},

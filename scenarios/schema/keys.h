@@ -1588,7 +1588,7 @@ inline constexpr Field kFields[] = {
      .summary = "conditions on what a layout takes and holds: peak_memory <= 60GiB"},
     {.path = "search.memory_margin",
      .type = FieldType::share,
-     .summary = "of the usable memory that stays free; default 10%"},
+     .summary = "of the usable memory that stays free; default 5%"},
     {.path = "search.prune",
      .type = FieldType::choice,
      .summary = "safe (the default): what is left out is proven to be no better; fast: by rules of "

@@ -20,6 +20,7 @@
 #include "scenarios/search/for_each_item.h"
 #include "scenarios/search/shard.h"
 #include "scenarios/search/steps.h"
+#include "scenarios/search/sweep.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -65,7 +66,10 @@ Bytes most_usable(const Scenario& s) {
 class Searcher {
  public:
   Searcher(const ScenarioDocument& document, const SearchOptions& options, const SearchRun& run)
-      : space_(document, options), run_(run), settings_(space_.settings()) {}
+      : space_(document, options),
+        run_(run),
+        settings_(space_.settings()),
+        job_(job_of(document)) {}
 
   SearchAnswer search() {
     SearchSpace::Layouts layouts = space_.layouts([this] { return stopped(); });
@@ -209,21 +213,15 @@ class Searcher {
     return f.values.front() <= head.values.front() * (1 + kTwins);
   }
 
-  // As good as the k-th line with its twins, as far as these are no more than so many times as many
-  // layouts, or closer to the best than forecasts tell apart.
-  static constexpr size_t kLayoutsOfALine = 2;
+  // As good as the k-th line with its twins, or closer to the best than forecasts tell apart.
   // Of a layout that is to be measured: so much longer than the first it may be forecast.
   static constexpr double kWorthMeasuring = 0.05;
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     const auto k = static_cast<size_t>(settings_.top);
-    if (found_.size() < k) return;
     const std::vector<size_t> lines = heads(k);
-    const size_t most = kLayoutsOfALine * k;
-    if (lines.size() < k && found_.size() < most) return;
-    double last = std::numeric_limits<double>::infinity();
-    if (lines.size() == k) last = found_[lines.back()].values.front() * (1 + kTwins);
-    if (found_.size() >= most) last = std::min(last, found_[most - 1].values.front());
+    if (lines.size() < k) return;
+    const double last = found_[lines.back()].values.front() * (1 + kTwins);
     const double kept = run_.next > 0 ? kWorthMeasuring : kDiscernment;
     threshold_ = std::max(last, found_.front().values.front() * (1 + kept));
     if (run_.against) threshold_ = std::max(threshold_, static_cast<double>(run_.against->count()));
@@ -305,7 +303,7 @@ class Searcher {
   Evaluator::Trial remembered(const Scenario& scenario, const Layout& layout, Evaluator& evaluator,
                               Bytes room) const {
     using Outcome = Evaluator::Trial::Outcome;
-    Evaluator::Trial step = run_.remember(scenario, space_.settings_of(layout), [&] {
+    Evaluator::Trial step = run_.remember(scenario, space_.settings_of(layout), job_, [&] {
       return evaluator.attempt(scenario, Bytes{std::numeric_limits<int64_t>::max()}, Time::max());
     });
     if (step.peak > room) return {Outcome::too_large, {}, step.peak, {}};
@@ -451,8 +449,8 @@ class Searcher {
     for (const Found& f : found_)
       if (f.values.front() <= found_.front().values.front() * (1 + kDiscernment))
         ++r.within_discernment;
-    std::vector<size_t> lines = heads(front ? found_.size() : static_cast<size_t>(settings_.top));
-    if (!front && run_.next > 0) std::erase_if(lines, [&](size_t i) { return !is_listed(i); });
+    const std::vector<size_t> lines =
+        heads(front ? found_.size() : static_cast<size_t>(settings_.top));
     for (const size_t head : lines) {
       const Found& f = found_[head];
       FoundLayout& line = r.best.emplace_back(describe_found(f));
@@ -492,12 +490,6 @@ class Searcher {
       });
       from += count;
     }
-  }
-
-  // Whether it has a line where nothing is to be measured.
-  bool is_listed(size_t i) const {
-    return i < kLayoutsOfALine * static_cast<size_t>(settings_.top) ||
-           found_[i].values.front() <= found_.front().values.front() * (1 + kDiscernment);
   }
 
   // How many of the axes differ that decide what is computed and communicated.
@@ -607,6 +599,7 @@ class Searcher {
   SearchSpace space_;
   const SearchRun& run_;
   const SearchSettings& settings_;
+  const JobFacts job_;
   SearchAnswer answer_;
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;

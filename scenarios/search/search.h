@@ -25,11 +25,17 @@ struct SearchShard {
   int64_t index = 0, count = 1;
 };
 
+// What the section `job` says of the whole training.
+struct JobFacts {
+  std::optional<int64_t> tokens;
+  std::optional<double> price;  // USD for a GPU and hour
+};
+
 // What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it
 // of the file, `simulate()` finds it out.
 using RememberedTrial = std::function<Evaluator::Trial(
     const Scenario& scenario, const std::vector<std::pair<std::string, std::string>>& settings,
-    const std::function<Evaluator::Trial()>& simulate)>;
+    const JobFacts& job, const std::function<Evaluator::Trial()>& simulate)>;
 
 struct SearchRun {
   int jobs = 1;  // threads

@@ -64,8 +64,8 @@ struct SearchSettings {
   bool fast = false;  // rules of thumb too
   int64_t top = 10;
   std::optional<Time> budget;
-  double memory_margin = 0.1;    // share of the usable memory that stays free
-  double tokens = 0, price = 0;  // of the whole job; USD for a GPU and hour; 0: not stated
+  double memory_margin = kMemoryMargin;  // share of the usable memory that stays free
+  double tokens = 0, price = 0;          // of the whole job; USD for a GPU and hour; 0: not stated
 };
 
 // What constraints may ask beside what `where` may.

@@ -262,9 +262,9 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options,
       const Scenario& scenario = std::get<Scenario>(resolved);
       const auto simulate = [&] { return whole_step(scenario, evaluators[thread]); };
       const Evaluator::Trial trial =
-          run.remember ? run.remember(scenario, settings, simulate) : simulate();
-      point.row = step_row(scenario, settings_text(settings), trial, job_of(changed));
-      point.row.key = step_key(scenario, run.version);
+          run.remember ? run.remember(scenario, settings, job_of(changed), simulate) : simulate();
+      point.row = step_row(scenario, step_key(scenario, run.version), settings_text(settings),
+                           trial, job_of(changed));
       point.outcome = SweepPoint::Outcome::found;
     } catch (const InputError& e) {
       // What a file cannot take is no matter of the point.
@@ -310,8 +310,8 @@ std::string settings_text(const std::vector<std::pair<std::string, std::string>>
   return text;
 }
 
-StepRow step_row(const Scenario& s, std::string settings, const Evaluator::Trial& trial,
-                 const JobFacts& job) {
+StepRow step_row(const Scenario& s, Hash128 step, std::string settings,
+                 const Evaluator::Trial& trial, const JobFacts& job) {
   const Plan& plan = s.plan;
   StepRow row;
   row.name = s.name;
@@ -344,6 +344,7 @@ StepRow step_row(const Scenario& s, std::string settings, const Evaluator::Trial
   row.usable_bytes = usable_memory(s).value;
   row.job_tokens = job.tokens;
   row.price_usd_per_gpu_h = job.price;
+  row.set_step(step);
   if (trial.outcome == Evaluator::Trial::Outcome::impossible) return row;
   row.step_time_ps = trial.time.count();
   row.reserved_bytes = trial.reserved.value;

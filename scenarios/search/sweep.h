@@ -74,11 +74,6 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options 
 
 // ----------------------------------------------------------------------------------------- rows
 
-// What the section `job` says of the whole training.
-struct JobFacts {
-  std::optional<int64_t> tokens;
-  std::optional<double> price;  // USD for a GPU and hour
-};
 JobFacts job_of(const ScenarioDocument& document);
 
 // Equal for equal steps alone: of the resolved scenario, what prices it, and the program's version.
@@ -87,8 +82,8 @@ Hash128 step_key(const Scenario& scenario, std::string_view version);
 // "parallel.tp=2 batch.micro=1", as arguments of a shell.
 std::string settings_text(const std::vector<std::pair<std::string, std::string>>& settings);
 
-// A row without its key.
-StepRow step_row(const Scenario& scenario, std::string settings, const Evaluator::Trial& trial,
-                 const JobFacts& job);
+// The row of the step with that key.
+StepRow step_row(const Scenario& scenario, Hash128 step, std::string settings,
+                 const Evaluator::Trial& trial, const JobFacts& job);
 
 }  // namespace stepcast

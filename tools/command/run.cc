@@ -115,7 +115,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
-  const Scenario scenario = load(args.file, args);
+  const Scenario scenario = load_or_advise(args.file, args);
   ForecastOptions options;
   options.trace = trace_file.has_value() || !args.html.empty();
   options.all_ranks = args.ranks == "all";

@@ -96,7 +96,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   if (!args.output.empty()) folder.emplace(args.output, args.force);
   std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
-  if (!args.store.empty()) store.emplace(args, document, "search", args.file, run.shard);
+  if (!args.store.empty()) store.emplace(args, "search", run.shard);
   if (store) run.remember = store->remember();
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
@@ -149,6 +149,23 @@ std::string search_advice(const std::string& file, const Arguments& args, bool f
   const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
   return layout ? command + " finds layouts that fit, such as " + layout_text(*layout)
                 : command + " looks for layouts that fit; no simple one does";
+}
+
+Scenario load_or_advise(const std::string& file, const Arguments& args) {
+  try {
+    return load(file, args);
+  } catch (const InputError& e) {
+    std::vector<Diagnostic> all = e.diagnostics;
+    const auto is_of_layouts = [](const Diagnostic& d) { return d.code.starts_with("E2"); };
+    if (!std::ranges::all_of(all, is_of_layouts)) throw;
+    const ScenarioDocument document = read_scenario(file, args);
+    if (document.tree().find("parallel") != nullptr || !all.back().note.empty()) throw;
+    const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
+    all.back().note = "no layout is stated, so that every GPU is a replica: `stepcast search " +
+                      escape_text(shown_name(file)) + "` finds the fastest" +
+                      (layout ? "; one that fits is " + layout_text(*layout) : "");
+    throw InputError(std::move(all));
+  }
 }
 
 void add_search(CLI::App& app, Arguments& args, Command& chosen) {

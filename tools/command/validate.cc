@@ -33,7 +33,7 @@ Verdict check(const std::string& file, const Arguments& args) {
   Verdict v;
   v.file = file;
   try {
-    Scenario scenario = load(file, args);
+    Scenario scenario = load_or_advise(file, args);
     v.name = scenario.name;
     v.gpus = scenario.plan.grid.world();
     v.trains = scenario.plan.trains();

@@ -251,7 +251,7 @@ int run_own_runs(const OwnRunArguments& a) {
 // ---- recipes
 
 struct RecipeArguments {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, scenarios;
   std::string rules, report;
   double seconds = 60;
   int threads = 2;
@@ -261,6 +261,8 @@ void add_options(CLI::App& command, RecipeArguments& a) {
   command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
   command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
       ->required();
+  command.add_option("--scenario", a.scenarios,
+                     "scenarios with a layout and a measured step, as further recipes");
   command.add_option("--report", a.report,
                      "put the tables between the marks \"recipes\" of a page");
   command.add_option("--seconds", a.seconds, "for the search of one recipe")->capture_default_str();
@@ -270,8 +272,8 @@ void add_options(CLI::App& command, RecipeArguments& a) {
 int run_recipes(const RecipeArguments& a) {
   const RunRecords read = read_run_records(a.paths);
   for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
-  const std::string text =
-      recipes_markdown(find_recipes(read.records, read_run_rules(a.rules), a.threads, a.seconds));
+  const std::string text = recipes_markdown(
+      find_recipes(read.records, read_run_rules(a.rules), a.scenarios, a.threads, a.seconds));
   if (a.report.empty()) fmt::print("{}", text);
   if (!a.report.empty()) put_between_marks(a.report, "recipes", text);
   return read.problems.empty() ? 0 : kUsage;

@@ -171,6 +171,9 @@ void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row)
   row.peak_memory = memory_of(result, row.measured.memory_kind);
   row.memory_class = memory_class_of(row.measured.memory_kind);
   row.out_of_memory = !result.fits;
+  if (result.memory_usable.value > 0)
+    row.memory_free = 1 - static_cast<double>(result.memory_reserved.value) /
+                              static_cast<double>(result.memory_usable.value);
   row.memory_room = result.memory_room;
 }
 

@@ -49,6 +49,7 @@ struct RunRow {
   std::optional<double> peak_memory;      // bytes, of the kind that was measured
   std::string memory_class;               // of the shipped table of errors: that kind's
   std::optional<bool> out_of_memory;
+  std::optional<double> memory_free;       // share of the usable memory that is not reserved
   std::optional<double> memory_room;       // Result::memory_room
   std::array<double, kOrigins> origins{};  // shares of device time
 };

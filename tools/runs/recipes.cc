@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -52,20 +54,22 @@ RecipeShares shares_of(const Scenario& scenario) {
           share([](Spend s) { return s == Spend::recompute; })};
 }
 
-// A record that can be a recipe.
-struct Measured {
-  const RunRecord* record = nullptr;
-  std::string scenario;
+// A layout that somebody ran, and what its step took.
+struct Ran {
+  std::string id, source;
+  ScenarioDocument document;
+  std::string alike;  // the scenario without its layout
   double seconds = 0;
 };
 
 // Nothing where the record has no step that trains and was measured.
-std::optional<Measured> measured_step(const RunRecord& record, const std::vector<RunRule>& rules) {
+std::unique_ptr<const Ran> measured_step(const RunRecord& record,
+                                         const std::vector<RunRule>& rules) {
   if (!record.problem.empty()) return {};
   const RunConversion run = convert_run(record, rules);
   if (run.skipped || run.scenario.empty()) return {};
-  const auto resolved =
-      ScenarioDocument::of_text(run.scenario, record.id + ".yaml", "").try_resolve();
+  ScenarioDocument document = ScenarioDocument::of_text(run.scenario, record.id + ".yaml", "");
+  const auto resolved = document.try_resolve();
   const Scenario* scenario = std::get_if<Scenario>(&resolved);
   if (scenario == nullptr || !scenario->plan.trains() || scenario->to_make) return {};
   const StepSize size = step_size(*scenario);
@@ -73,20 +77,19 @@ std::optional<Measured> measured_step(const RunRecord& record, const std::vector
   if (!measured.step_time_s || measured.basis == TimeBasis::layer ||
       measured.out_of_memory.value_or(false))
     return {};
-  return Measured{&record, run.scenario, *measured.step_time_s};
+  return std::make_unique<const Ran>(Ran{record.id, record.source, std::move(document),
+                                         without_layout(run.scenario), *measured.step_time_s});
 }
 
 // Nothing where the step deadlocks.
-std::optional<Recipe> find_recipe(const Measured& measured, int threads, double seconds) {
-  const RunRecord& record = *measured.record;
-  const ScenarioDocument document =
-      ScenarioDocument::of_text(measured.scenario, record.id + ".yaml", "");
+std::optional<Recipe> find_recipe(const Ran& measured, int threads, double seconds) {
+  const ScenarioDocument& document = measured.document;
   const auto resolved = document.try_resolve();
   const Scenario* scenario = std::get_if<Scenario>(&resolved);
   if (scenario == nullptr) return {};
   Recipe recipe;
-  recipe.id = record.id;
-  recipe.source = record.source;
+  recipe.id = measured.id;
+  recipe.source = measured.source;
   recipe.gpus = scenario->plan.grid.world();
   recipe.layout = layout_text(layout_of(*scenario));
   recipe.measured_s = measured.seconds;
@@ -97,6 +100,7 @@ std::optional<Recipe> find_recipe(const Measured& measured, int threads, double 
   ScenarioDocument searched = document;
   searched.set("search", {});
   searched.set("search.top", scalar_value("1"));
+  searched.set("search.memory_margin", scalar_value("10%"));
   SearchRun run;
   run.jobs = threads;
   run.forecasts = false;
@@ -121,6 +125,17 @@ std::optional<Recipe> find_recipe(const Measured& measured, int threads, double 
   return recipe;
 }
 
+// Nothing where the scenario states no measured step.
+std::unique_ptr<const Ran> stated_step(const std::string& file) {
+  ScenarioDocument document = ScenarioDocument::of_file(file, "");
+  const Scenario scenario = document.resolve();
+  for (const Measured& m : scenario.measured)
+    if (m.variant.empty() && m.step_time_s)
+      return std::make_unique<const Ran>(
+          Ran{scenario.name, "scenarios", std::move(document), {}, *m.step_time_s});
+  return {};
+}
+
 std::string shares_text(const RecipeShares& s) {
   return fmt::format("{} / {} / {}", percent(s.bubble), percent(s.exposed), percent(s.recomputed));
 }
@@ -128,28 +143,33 @@ std::string shares_text(const RecipeShares& s) {
 }  // namespace
 
 std::vector<Recipe> find_recipes(const std::vector<RunRecord>& records,
-                                 const std::vector<RunRule>& rules, int threads, double seconds) {
-  std::map<std::string, Measured> fastest;  // of what differs in layout alone
-  std::vector<std::string> order;
+                                 const std::vector<RunRule>& rules,
+                                 const std::vector<std::string>& scenarios, int threads,
+                                 double seconds) {
+  std::vector<std::unique_ptr<const Ran>> chosen;
+  std::map<std::string, size_t> fastest;  // of what differs in layout alone: index into chosen
   for (const RunRecord& record : records) {
-    std::optional<Measured> m = measured_step(record, rules);
-    if (!m) continue;
-    const std::string key = record.source + '/' + without_layout(m->scenario);
-    const auto [at, fresh] = fastest.try_emplace(key, *m);
-    if (fresh) order.push_back(key);
-    if (m->seconds < at->second.seconds) at->second = *std::move(m);
+    std::unique_ptr<const Ran> ran = measured_step(record, rules);
+    if (!ran) continue;
+    const auto [at, fresh] = fastest.try_emplace(ran->source + '/' + ran->alike, chosen.size());
+    if (fresh)
+      chosen.push_back(std::move(ran));
+    else if (ran->seconds < chosen[at->second]->seconds)
+      chosen[at->second] = std::move(ran);
   }
+  for (const std::string& file : scenarios)
+    if (std::unique_ptr<const Ran> ran = stated_step(file)) chosen.push_back(std::move(ran));
   std::vector<Recipe> all;
-  for (const std::string& key : order) {
-    const Measured& m = fastest.at(key);
+  for (const auto& ran : chosen) {
     try {
-      std::optional<Recipe> recipe = find_recipe(m, threads, seconds);
+      std::optional<Recipe> recipe = find_recipe(*ran, threads, seconds);
       if (!recipe) continue;
-      fmt::print(stderr, "{}: {} of {} layouts are faster, the best by {} %\n", recipe->id,
-                 recipe->faster, recipe->layouts, percent(recipe->behind()));
+      fmt::print(stderr, "{}: {} of {} layouts are faster, the best by {} %{}\n", recipe->id,
+                 recipe->faster, recipe->layouts, percent(recipe->behind()),
+                 recipe->stopped ? ", out of time" : "");
       all.push_back(*std::move(recipe));
     } catch (const InputError& e) {  // a scenario that forecasts refuse
-      fmt::print(stderr, "{}: {}\n", m.record->id, e.what());
+      fmt::print(stderr, "{}: {}\n", ran->id, e.what());
     }
   }
   return all;
@@ -157,13 +177,15 @@ std::vector<Recipe> find_recipes(const std::vector<RunRecord>& records,
 
 std::string recipes_markdown(const std::vector<Recipe>& recipes) {
   struct Sum {
-    int64_t count = 0, near = 0, first = 0, both = 0;
+    int64_t count = 0, compared = 0, near = 0, first = 0, both = 0;
   };
   std::map<std::string, Sum> sums;
   const auto add = [](Sum& s, const Recipe& r) {
+    ++s.count;
+    if (r.best.empty()) return;
     const bool near = r.behind() <= kClaim;
     const bool first = 10 * r.faster <= r.layouts;
-    ++s.count;
+    ++s.compared;
     s.near += near;
     s.first += first;
     s.both += near && first;
@@ -174,10 +196,11 @@ std::string recipes_markdown(const std::vector<Recipe>& recipes) {
     add(whole, r);
   }
   std::string text =
-      "| source | recipes | within 10 % of the best found | in the first 10 % of layouts | both "
-      "|\n|---|---|---|---|---|\n";
+      "| source | recipes | a layout was found that fits | within 10 % of the best found | in the "
+      "first 10 % of layouts | both |\n|---|---|---|---|---|---|\n";
   const auto line = [&](const std::string& name, const Sum& s) {
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", name, s.count, s.near, s.first, s.both);
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", name, s.count, s.compared, s.near,
+                        s.first, s.both);
   };
   for (const auto& [name, sum] : sums) line(name, sum);
   line("all", whole);
@@ -186,12 +209,14 @@ std::string recipes_markdown(const std::vector<Recipe>& recipes) {
       "| "
       "layouts faster | of |\n|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Recipe& r : recipes)
-    text +=
-        fmt::format("| {} | {} | {} | {:.4g} | {:.4g} | {} | {} | {} | {}{} | {} |\n", r.id, r.gpus,
-                    r.layout, r.measured_s, r.step_s, r.best.empty() ? "none fits" : r.best,
-                    r.best_s > 0 ? fmt::format("{:.4g}", r.best_s) : "-",
-                    r.best_s > 0 ? percent(r.behind()) : "-", r.stopped ? "at least " : "",
-                    r.faster, r.layouts);
+    text += fmt::format("| {} | {} | {} | {:.4g} | {:.4g} | {} | {} | {} | {}{} | {} |\n", r.id,
+                        r.gpus, r.layout, r.measured_s, r.step_s,
+                        !r.best.empty() ? r.best
+                        : r.stopped     ? "none in time"
+                                        : "none fits",
+                        r.best_s > 0 ? fmt::format("{:.4g}", r.best_s) : "-",
+                        r.best_s > 0 ? percent(r.behind()) : "-", r.stopped ? "at least " : "",
+                        r.faster, r.layouts);
   std::string claims;
   for (const Recipe& r : recipes)
     if (r.shares && r.best_shares)

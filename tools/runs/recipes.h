@@ -25,9 +25,9 @@ struct Recipe {
   double measured_s = 0;  // a step
   double step_s = 0;      // forecast
   int64_t layouts = 0;    // of the same model, cluster and batch
-  int64_t faster = 0;     // of these, that fit with the memory margin of a search
-  double best_s = 0;      // of the fastest; 0: none fits
-  std::string best;       // its layout
+  int64_t faster = 0;     // of these, that fit and leave a tenth of the memory free
+  double best_s = 0;      // of the fastest; 0: none was found that fits
+  std::string best;       // its layout; empty: none
   bool stopped = false;   // the search ran out of time: there may be better ones
   std::optional<RecipeShares> shares, best_shares;  // where the best is faster by more than kClaim
 
@@ -39,9 +39,12 @@ inline constexpr double kClaim = 0.10;
 
 // Of runs of a source that differ in layout, schedule and recomputation alone, the one that was
 // measured to be fastest: of records whose scenario trains with a schedule that need not be made,
-// and whose step was measured.  A search ends after `seconds`.
+// and whose step was measured.  Then those of scenario files that state a measured step.  A search
+// ends after `seconds`.  Throws InputError for a file that is no scenario.
 std::vector<Recipe> find_recipes(const std::vector<RunRecord>& records,
-                                 const std::vector<RunRule>& rules, int threads, double seconds);
+                                 const std::vector<RunRule>& rules,
+                                 const std::vector<std::string>& scenarios, int threads,
+                                 double seconds);
 
 std::string recipes_markdown(const std::vector<Recipe>& recipes);
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include "report/json/writer.h"
+#include "scenarios/search/space.h"
 #include "tools/runs/observed.h"
 #include "tools/runs/observed_memory.h"
 #include "tools/runs/summary.h"
@@ -80,6 +82,7 @@ void write_row(JsonWriter& json, const RunRow& row) {
   write_maybe(json, "measured_oom", row.measured.out_of_memory);
   write_maybe(json, "predicted_oom", row.out_of_memory);
   json.member("memory_class", row.memory_class);
+  write_maybe(json, "memory_free", row.memory_free);
   write_maybe(json, "memory_room", row.memory_room);
   json.optional_object("interval", row.interval, [&](const RunInterval& i) {
     json.member("low_s", i.low_s);
@@ -299,6 +302,29 @@ std::string groups_table(const std::vector<RunRow>& rows) {
                text);
 }
 
+// What was chosen where another run was faster by much.
+std::string costly_choices(const std::vector<RunRow>& rows) {
+  constexpr double kMuch = 0.10;
+  std::string text;
+  const auto seconds = [](const RunRow& r) {
+    return fmt::format("{:.4g} | {:.4g}", *r.step_time_s, *r.measured.step_time_s);
+  };
+  std::vector<Choice> choices = summarize(all_of(rows)).regret.choices;
+  std::ranges::stable_sort(choices, std::ranges::greater{}, &Choice::cost);
+  for (const Choice& c : choices)
+    if (c.cost > kMuch)
+      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", c.chosen->id,
+                          fmt::format("{:.3f}", 1 + c.cost), layout_words(c.chosen->scenario),
+                          seconds(*c.chosen), c.fastest->id, layout_words(c.fastest->scenario),
+                          seconds(*c.fastest));
+  if (text.empty()) return "";
+  return "\nChoices that cost more than 10 %, with what both runs were forecast and measured to "
+         "take, in seconds:\n\n" +
+         table({"chosen", "cost", "layout", "forecast", "measured", "fastest", "layout", "forecast",
+                "measured"},
+               text);
+}
+
 std::string regret_table(const std::vector<RunRow>& rows) {
   std::string text;
   const auto line = [](const std::string& name, const Pool& pool) -> std::string {
@@ -310,13 +336,17 @@ std::string regret_table(const std::vector<RunRow>& rows) {
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
   text += line("all", all_of(rows));
   if (text.empty()) return "";
-  return "\nWhat a choice costs: of runs of a source that differ in layout, schedule and "
-         "recomputation alone, the measured\ntime of the one that is forecast to be fastest, of "
-         "those that are forecast to fit, over that of the fastest.\nA first choice that ran out "
-         "of "
-         "memory is counted, and the next one taken.\n\n" +
+  return fmt::format(
+             "\nWhat a choice costs: of runs of a source that differ in layout, schedule and "
+             "recomputation alone, the measured\ntime of the one that is forecast to be fastest, "
+             "of "
+             "those that are forecast to leave {:.0f} % of the memory free as\na search asks for "
+             "(where none does, to fit), over that of the fastest. A first choice that ran out of "
+             "memory is\ncounted, and the next one taken.\n\n",
+             100 * SearchSettings{}.memory_margin) +
          table({"source", "groups", "mean", "worst", "first choice out of memory", "no answer"},
-               text);
+               text) +
+         costly_choices(rows);
 }
 
 std::string memory_calls_table(const std::vector<RunRow>& rows) {

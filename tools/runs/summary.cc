@@ -13,6 +13,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
+#include "scenarios/search/space.h"
 #include "sim/csv.h"
 #include "sim/statistics.h"
 #include "tools/runs/observed.h"
@@ -97,51 +98,56 @@ void rank_group(std::vector<Speeds> group, Rankings& r, std::vector<double>& rat
 
 // One run of a group of layouts, as far as a choice depends on it.
 struct Candidate {
+  const RunRow* row = nullptr;
   double predicted = 0;  // seconds for a token and GPU
   std::optional<double> measured;
-  bool ran_out = false, fits = true;
+  bool ran_out = false;
+  double free = 0;  // share of the memory; below 0: forecast not to fit
 };
 
-Regret regret_of(const Pool& pool) {
+std::map<std::string, std::vector<Candidate>> candidates_of(const Pool& pool) {
   std::map<std::string, std::vector<Candidate>> groups;
   for (const RunRow* row : pool) {
     const bool ran_out = row->measured.out_of_memory.value_or(false);
     if (row->scenario.empty() || row->tokens_per_gpu <= 0 || !row->step_time_s) continue;
     if (!ran_out && !row->measured.step_time_s) continue;
     Candidate c{
-        *row->step_time_s / row->tokens_per_gpu, {}, ran_out, !row->out_of_memory.value_or(false)};
+        row, *row->step_time_s / row->tokens_per_gpu, {}, ran_out, row->memory_free.value_or(1)};
     if (!ran_out) c.measured = *row->measured.step_time_s / row->tokens_per_gpu;
     groups[row->source + '/' + without_layout(row->scenario)].push_back(c);
   }
+  return groups;
+}
+
+Regret regret_of(const Pool& pool) {
   Regret r;
-  for (auto& [name, group] : groups) {
+  for (auto& [name, group] : candidates_of(pool)) {
     const auto ran = std::ranges::count_if(group, [](const Candidate& c) { return !c.ran_out; });
     if (ran < 2) continue;
     ++r.groups;
-    double best = std::numeric_limits<double>::infinity();
+    const Candidate* fastest = nullptr;
     for (const Candidate& c : group)
-      if (c.measured) best = std::min(best, *c.measured);
-    std::ranges::stable_sort(group, {}, &Candidate::predicted);
-    const Candidate* chosen = nullptr;
-    bool first = true;
-    for (const Candidate& c : group) {
-      if (!c.fits) continue;
-      if (c.ran_out && std::exchange(first, false)) ++r.out_of_memory;
-      first = false;
-      if (!c.measured) continue;
-      chosen = &c;
-      break;
-    }
-    if (chosen == nullptr) {
+      if (c.measured && (fastest == nullptr || *c.measured < *fastest->measured)) fastest = &c;
+    const double margin = SearchSettings{}.memory_margin;
+    const bool any =
+        std::ranges::any_of(group, [&](const Candidate& c) { return c.free >= margin; });
+    std::vector<const Candidate*> order;
+    for (const Candidate& c : group)
+      if (c.free >= (any ? margin : 0)) order.push_back(&c);
+    std::ranges::stable_sort(order, {}, &Candidate::predicted);
+    if (!order.empty() && order.front()->ran_out) ++r.out_of_memory;
+    const auto chosen =
+        std::ranges::find_if(order, [](const Candidate* c) { return c->measured.has_value(); });
+    if (chosen == order.end()) {
       ++r.no_answer;
       continue;
     }
-    const double regret = *chosen->measured / best - 1;
-    r.mean += regret;
-    r.worst = std::max(r.worst, regret);
+    const double cost = *(*chosen)->measured / *fastest->measured - 1;
+    r.mean += cost;
+    r.worst = std::max(r.worst, cost);
+    r.choices.push_back({(*chosen)->row, fastest->row, cost});
   }
-  const size_t answered = r.groups - r.no_answer;
-  if (answered > 0) r.mean /= static_cast<double>(answered);
+  if (!r.choices.empty()) r.mean /= static_cast<double>(r.choices.size());
   return r;
 }
 
@@ -172,6 +178,23 @@ std::string without_layout(const std::string& scenario) {
   if (Value* batch = tree.find("batch"); batch != nullptr)
     std::erase_if(batch->members, [](const Member& m) { return m.key == "micro"; });
   return to_flow(tree);
+}
+
+std::string layout_words(const std::string& scenario) {
+  Problems problems;
+  const Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));
+  std::string text;
+  const auto add = [&](const std::string& words) { text += (text.empty() ? "" : " ") + words; };
+  if (const Value* parallel = tree.find("parallel"))
+    for (const Member& m : parallel->members)
+      if (m.value.is_scalar() && m.value.text != "1" && m.key != "split")
+        add(m.key + ' ' + m.value.text);
+  if (const Value* batch = tree.find("batch"))
+    if (const Value* micro = batch->find("micro")) add("micro " + micro->text);
+  if (const Value* recompute = tree.find("recompute"))
+    if (const Value* granularity = recompute->find("granularity"))
+      if (granularity->text != "none") add(granularity->text + " recomputation");
+  return text;
 }
 
 std::string percent(double share) {

@@ -57,15 +57,24 @@ struct Rankings {
   Errors ratio;                    // of a run's speed to that of its group's fastest
 };
 
-// How good the run is that the forecasts would choose: of runs of a source that differ in layout,
-// schedule and recomputation alone, the time of the fastest by forecast, of those that are forecast
-// to fit, over that of the fastest measured, less 1.  A choice that ran out of memory is counted,
+// Of a group of runs: the one that forecasts choose, and the fastest that was measured.
+struct Choice {
+  const RunRow* chosen = nullptr;
+  const RunRow* fastest = nullptr;
+  double cost = 0;  // measured time for a token, of the chosen over the fastest, less 1
+};
+
+// How good the run is that a search would choose: of runs of a source that differ in layout,
+// schedule and recomputation alone, the time of the fastest by forecast over that of the fastest
+// measured, less 1.  As in a search, of those that are forecast to leave its memory margin free;
+// where none does, of those that are forecast to fit.  A choice that ran out of memory is counted,
 // and the next one taken.
 struct Regret {
   size_t groups = 0;         // with two runs that were measured to run, or more
   size_t out_of_memory = 0;  // groups whose first choice ran out of memory
   size_t no_answer = 0;      // groups without a run that is forecast to fit and ran
   double mean = 0, worst = 0;
+  std::vector<Choice> choices;  // of the groups with an answer
 };
 
 struct PoolSummary {
@@ -85,6 +94,9 @@ Pool all_of(const std::vector<RunRow>& rows);
 std::map<std::string, Pool> pools_by(const std::vector<RunRow>& rows, std::string RunRow::*key);
 
 PoolSummary summarize(const Pool& pool);
+
+// The layout of a scenario (YAML text), on a line: "tp 2 pp 4 micro 1 full recomputation".
+std::string layout_words(const std::string& scenario);
 
 // How many records each reason keeps from being predicted; numbers in it are written as #.
 struct Reason {

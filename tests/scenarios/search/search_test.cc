@@ -306,6 +306,7 @@ TEST(Search, NearTwinsShareALine) {
     }
   }
   EXPECT_GT(twins, 0u);
+  EXPECT_EQ(std::ssize(answer.result.best), answer.result.top);
 }
 
 TEST(Search, WhichRanksLieNextToEachOtherIsAnAxis) {

@@ -400,6 +400,32 @@ TEST(Ranking, LeavesOutWhatDoesNotFit) {
   EXPECT_EQ(rank_steps({wide}, ranking).size(), 1u);
 }
 
+TEST(Ranking, AStepHasARowForEachPriceWherePricesCount) {
+  StepRow cheap = row(1), dear = row(1), plain = row(1);
+  const Hash128 step{1, 2};
+  cheap.job_tokens = dear.job_tokens = 1'000'000;
+  cheap.price_usd_per_gpu_h = 2;
+  dear.price_usd_per_gpu_h = 3;
+  plain.job_tokens.reset();
+  plain.price_usd_per_gpu_h.reset();
+  for (StepRow* r : {&cheap, &dear, &plain}) r->set_step(step);
+  EXPECT_EQ(plain.key, step);
+  EXPECT_EQ(cheap.step(), step);
+  EXPECT_NE(cheap.key, dear.key);
+  StepRanking ranking;
+  EXPECT_EQ(rank_steps({dear, plain, cheap}, ranking).size(), 1u);
+  ranking.by = {SearchObjective::price};
+  EXPECT_EQ(rank_steps({dear, plain, cheap}, ranking), (std::vector{cheap, dear}));
+  // What is said for all is of all, however often they are ranked.
+  ranking.tokens = 2'000'000;
+  ranking.price = 4;
+  std::vector<StepRow> once = rank_steps({dear, cheap}, ranking);
+  ASSERT_EQ(once.size(), 1u);
+  EXPECT_EQ(once.front().step(), step);
+  once.push_back(plain);
+  EXPECT_EQ(rank_steps(once, ranking).size(), 1u);
+}
+
 TEST(Ranking, FrontHasWhatNothingBeats) {
   std::vector<StepRow> rows;
   for (uint64_t n = 0; n < 5; ++n) {

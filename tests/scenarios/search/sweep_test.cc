@@ -88,7 +88,7 @@ TEST(Sweep, RowsSayWhatTheCommandLineHasSet) {
   changed.set(set);
   SweepRun run;
   std::vector<std::string> kept;
-  run.remember = [&](const Scenario&, const auto& settings, const auto& simulate) {
+  run.remember = [&](const Scenario&, const auto& settings, const JobFacts&, const auto& simulate) {
     kept.push_back(settings_text(settings));
     return simulate();
   };
@@ -96,6 +96,26 @@ TEST(Sweep, RowsSayWhatTheCommandLineHasSet) {
   ASSERT_EQ(result.points.size(), 2u);
   EXPECT_EQ(result.points[0].row.settings, "batch.seq=1024 parallel.tp=2");
   EXPECT_EQ(kept, (std::vector{result.points[0].row.settings, result.points[1].row.settings}));
+}
+
+TEST(Sweep, RowsSayThePriceOfTheirPoint) {
+  std::vector<double> told;
+  SweepRun run;
+  run.remember = [&](const Scenario&, const auto&, const JobFacts& job, const auto& simulate) {
+    told.push_back(job.price.value_or(0));
+    return simulate();
+  };
+  const SweepResult result =
+      sweep(document(kSmall + "job: {tokens: 1T, price: 1USD/GPUh}\n"
+                              "sweep: {axes: {job.price: [2USD/GPUh, 3USD/GPUh]}}\n"),
+            {}, run);
+  ASSERT_EQ(result.points.size(), 2u);
+  EXPECT_EQ(told, (std::vector{2.0, 3.0}));
+  const StepRow &two = result.points[0].row, &three = result.points[1].row;
+  EXPECT_EQ(two.price_usd_per_gpu_h, 2);
+  EXPECT_EQ(three.price_usd_per_gpu_h, 3);
+  EXPECT_EQ(two.step(), three.step());
+  EXPECT_NE(two.key, three.key);
 }
 
 TEST(Sweep, CountsWhatIsNoScenario) {
@@ -248,7 +268,8 @@ TEST(Search, TakesUpWhatRunsAsItsSettingsSay) {
   SearchRun run;
   run.forecasts = false;
   int kept = 0;
-  run.remember = [&](const Scenario& scenario, const auto& settings, const auto& simulate) {
+  run.remember = [&](const Scenario& scenario, const auto& settings, const JobFacts&,
+                     const auto& simulate) {
     LoadOptions set;
     set.set = settings;
     EXPECT_EQ(step_key(load_scenario_text(text, "run.yaml", set), "1"), step_key(scenario, "1"))
@@ -271,7 +292,7 @@ TEST(Search, TakesUpWhatItKept) {
   std::mutex mutex;
   std::map<Hash128, Evaluator::Trial> kept;
   std::atomic<int> simulated{0};
-  run.remember = [&](const Scenario& scenario, const auto&, const auto& simulate) {
+  run.remember = [&](const Scenario& scenario, const auto&, const JobFacts&, const auto& simulate) {
     const Hash128 own = step_key(scenario, "1");
     {
       const std::lock_guard lock(mutex);

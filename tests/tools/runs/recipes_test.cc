@@ -9,6 +9,7 @@
 
 #include "calibrate/runs/run_record.h"
 #include "tests/calibrate/runs/records_sample.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast::accuracy::recipes_test {
 namespace {
@@ -37,7 +38,7 @@ TEST(Recipes, AreNearWhereTheBestIsHardlyFasterAndFirstWhereFewAre) {
   all.back().shares = RecipeShares{0.1, 0.2, 0.3};
   all.back().best_shares = RecipeShares{0.01, 0.02, 0};
   const std::string text = recipes_markdown(all);
-  EXPECT_THAT(text, HasSubstr("| all | 4 | 2 | 2 | 1 |\n"));
+  EXPECT_THAT(text, HasSubstr("| all | 4 | 4 | 2 | 2 | 1 |\n"));
   EXPECT_THAT(text, HasSubstr("| near | 64 | TP 8 DP 8 MBS 1 | 5 | 10.5 | TP 4 DP 16 MBS 1 | 10 | "
                               "5.0 | 20 | 100 |\n"));
   EXPECT_THAT(text, HasSubstr("| none | 100.0 | 10.0 / 20.0 / 30.0 | 1.0 / 2.0 / 0.0 |\n"));
@@ -48,8 +49,11 @@ TEST(Recipes, WhereNothingFitsThereIsNoDistance) {
   r.best.clear();
   r.stopped = true;
   const std::string text = recipes_markdown({r});
-  EXPECT_THAT(text, HasSubstr("| none fits | - | - | at least 0 | 100 |\n"));
+  EXPECT_THAT(text, HasSubstr("| none in time | - | - | at least 0 | 100 |\n"));
   EXPECT_THAT(text, Not(HasSubstr("spends |")));
+  EXPECT_THAT(text, HasSubstr("| all | 1 | 0 | 0 | 0 | 0 |\n"));
+  r.stopped = false;
+  EXPECT_THAT(recipes_markdown({r}), HasSubstr("| none fits | - | - | 0 | 100 |\n"));
 }
 
 TEST(Recipes, AreTheFastestOfRunsThatDifferInLayoutAlone) {
@@ -67,13 +71,30 @@ TEST(Recipes, AreTheFastestOfRunsThatDifferInLayoutAlone) {
   fast = replaced(replaced(fast, "id: sample", "id: fast"), "step_time_s: 1.5", "step_time_s: 0.5");
   const std::vector<RunRecord> records =
       parse_run_records(slow + fast.substr(std::string("records:\n").size()), "study.yaml");
-  const std::vector<Recipe> found = find_recipes(records, shipped_rules(), 2, 60);
+  const std::vector<Recipe> found = find_recipes(records, shipped_rules(), {}, 2, 60);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.front().id, "fast");
   EXPECT_EQ(found.front().measured_s, 0.5);
   EXPECT_GT(found.front().layouts, 0);
   EXPECT_GT(found.front().best_s, 0);
   EXPECT_FALSE(found.front().stopped);
+}
+
+TEST(Recipes, AreAlsoScenariosThatStateAMeasuredStep) {
+  const stepcast::testing::TemporaryFolder folder;
+  const std::string head = "model: llama3-8b\ncluster: dgx-h100 x 1\n";
+  const std::string rest =
+      "parallel: {tp: 8}\nbatch: {global: 8, seq: 8192}\n"
+      "search: {where: \"pp == 1 and cp == 1\"}\n";
+  const std::string stated =
+      folder.write("stated.yaml", head + rest + "measured: {step_time: 2s, source: a paper}\n");
+  const std::string silent = folder.write("silent.yaml", head + rest);
+  const std::vector<Recipe> found = find_recipes({}, shipped_rules(), {stated, silent}, 2, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().id, "stated");
+  EXPECT_EQ(found.front().layout, "TP 8 MBS 1");
+  EXPECT_EQ(found.front().measured_s, 2);
+  EXPECT_GT(found.front().faster, 0);
 }
 
 }  // namespace

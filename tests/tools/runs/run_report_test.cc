@@ -28,12 +28,12 @@ TEST(Report, JsonHasARowForEachRecord) {
   full.interval = RunInterval{1.5, 2.5, 0.8};
   const auto json = nlohmann::json::parse(runs_json({full, missing}));
   ASSERT_EQ(json.size(), 2u);
-  for (const char* key :
-       {"id", "source", "measured_step_time_s", "predicted_step_time_s",
-        "measured_peak_memory_bytes", "predicted_peak_memory_bytes", "measured_oom",
-        "predicted_oom", "memory_class", "memory_room", "interval", "cost_origins", "skipped"})
+  for (const char* key : {"id", "source", "measured_step_time_s", "predicted_step_time_s",
+                          "measured_peak_memory_bytes", "predicted_peak_memory_bytes",
+                          "measured_oom", "predicted_oom", "memory_class", "memory_free",
+                          "memory_room", "interval", "cost_origins", "skipped"})
     EXPECT_TRUE(json[0].contains(key)) << key;
-  EXPECT_EQ(json[0].size(), 15u);
+  EXPECT_EQ(json[0].size(), 16u);
   EXPECT_EQ(json[0]["predicted_step_time_s"], 2);
   EXPECT_EQ(json[0]["cost_origins"]["measured"], 1);
   EXPECT_EQ(json[0]["interval"]["low_s"], 1.5);

@@ -31,34 +31,54 @@ TEST(Summary, PercentilesByNearestRank) {
 }
 
 TEST(Summary, RegretOfWhatForecastsChoose) {
-  const auto of = [](const char* layout, double predicted, double measured) {
+  const auto of = [](const char* layout, double predicted, double measured, double free) {
     RunRow r = row("a", measured, predicted);
     r.tokens_per_gpu = 1000;
+    r.memory_free = free;
     r.scenario =
         std::string("model: m\nbatch: {global: 8, micro: 1}\nparallel: {") + layout + "}\n";
     return r;
   };
   // Forecast fastest and to fit is the second, which was measured to take 1.1 times the best.
-  RunRow large = of("tp: 1", 0.5, 1), chosen = of("tp: 2", 1.0, 2.2), best = of("tp: 4", 1.1, 2.0);
-  large.out_of_memory = true;
+  RunRow large = of("tp: 1", 0.5, 1, -0.1), chosen = of("tp: 2", 1.0, 2.2, 0.2),
+         best = of("tp: 4", 1.1, 2.0, 0.2);
   Regret r = summarize({&large, &chosen, &best}).regret;
   EXPECT_EQ(r.groups, 1u);
   EXPECT_NEAR(r.mean, 1.2, 1e-9);  // the one that was called out of memory took 1
   EXPECT_EQ(r.out_of_memory, 0u);
+  ASSERT_EQ(r.choices.size(), 1u);
+  EXPECT_EQ(r.choices.front().chosen, &chosen);
+  EXPECT_EQ(r.choices.front().fastest, &large);
   // One that ran out of memory is counted and passed over.
-  large.out_of_memory = false;
+  large.memory_free = 0.2;
   large.measured.out_of_memory = true;
   large.measured.step_time_s.reset();
   r = summarize({&large, &chosen, &best}).regret;
   EXPECT_EQ(r.out_of_memory, 1u);
   EXPECT_NEAR(r.mean, 0.1, 1e-9);
   EXPECT_NEAR(r.worst, 0.1, 1e-9);
+  // As a search does, it passes over what leaves less than the margin free ...
+  large.memory_free = chosen.memory_free = 0.02;
+  r = summarize({&large, &chosen, &best}).regret;
+  EXPECT_EQ(r.out_of_memory, 0u);
+  EXPECT_NEAR(r.mean, 0, 1e-9);
+  // ... unless nothing leaves more.
+  best.memory_free = 0.02;
+  r = summarize({&large, &chosen, &best}).regret;
+  EXPECT_EQ(r.out_of_memory, 1u);
+  EXPECT_NEAR(r.mean, 0.1, 1e-9);
   // Nothing that is forecast to fit is no answer.
-  chosen.out_of_memory = best.out_of_memory = large.out_of_memory = true;
+  chosen.memory_free = best.memory_free = large.memory_free = -0.1;
   EXPECT_EQ(summarize({&large, &chosen, &best}).regret.no_answer, 1u);
   // Another batch is another group.
   best.scenario = "model: m\nbatch: {global: 16}\n";
   EXPECT_EQ(summarize({&chosen, &best}).regret.groups, 0u);
+}
+
+TEST(Summary, LayoutsInWords) {
+  EXPECT_EQ(layout_words("parallel: {split: modules, tp: 2, pp: 1, dp: 8}\n"
+                         "batch: {global: 8, micro: 1}\nrecompute: {granularity: full}\n"),
+            "tp 2 dp 8 micro 1 full recomputation");
 }
 
 TEST(Summary, CallsOfOutOfMemory) {

@@ -95,10 +95,16 @@ int jobs_of(const Arguments& args) {
 
 SearchShard shard_of(const Arguments& args) {
   if (args.shard.empty()) return {};
-  return read_shard(args.shard, [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-  });
+  const SearchShard shard =
+      read_shard(args.shard, [](const char* name) -> std::optional<std::string> {
+        const char* value = std::getenv(name);
+        return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+      });
+  if (args.store.empty() && args.slurm.empty() && !args.quiet)
+    write_stderr(
+        "warning: --shard without --store: what this part finds is printed and kept nowhere, so "
+        "that no other part and no later line knows of it\n");
+  return shard;
 }
 
 bool wrote_batch_script(const Arguments& args) {
@@ -143,10 +149,8 @@ NotedSignals::~NotedSignals() {
   if (terminate_) std::signal(SIGTERM, SIG_DFL);
 }
 
-StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& document,
-                           const std::string& command, const std::string& file,
-                           const SearchShard& shard)
-    : job_(job_of(document)) {
+StoreSession::StoreSession(const Arguments& args, const std::string& command,
+                           const SearchShard& shard) {
   std::error_code error;
   fs::create_directories(args.store, error);
   if (error || !fs::is_directory(args.store))
@@ -154,7 +158,7 @@ StoreSession::StoreSession(const Arguments& args, const ScenarioDocument& docume
         "E502",
         "cannot make the folder '" + args.store + "'" + (error ? ": " + error.message() : ""),
         args.store, "--store DIR names another");
-  const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(file),
+  const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(args.file),
                                                           command, shard.index + 1, shard.count);
   // The own one first: whoever opens it may wait for those that read it, and those for nobody.
   store_.emplace(own.string());
@@ -179,7 +183,8 @@ void StoreSession::take_up(const StepRow& row, bool own) {
   if (row.step_time_ps && row.reserved_bytes)
     trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
              Bytes{*row.reserved_bytes}};
-  known_.try_emplace(row.key, Known{trial, own, false});
+  known_.try_emplace(row.step(), trial);
+  if (!own) others_.insert(row.key);
 }
 
 void StoreSession::throw_if_terminated() const {
@@ -189,27 +194,26 @@ void StoreSession::throw_if_terminated() const {
 RememberedTrial StoreSession::remember() {
   return [this](const Scenario& scenario,
                 const std::vector<std::pair<std::string, std::string>>& settings,
-                const std::function<Evaluator::Trial()>& simulate) {
+                const JobFacts& job, const std::function<Evaluator::Trial()>& simulate) {
     throw_if_terminated();
-    const Hash128 key = step_key(scenario, version());
-    std::optional<Known> found;
+    const Hash128 step = step_key(scenario, build());
+    std::optional<Evaluator::Trial> found;
     {
       const std::lock_guard lock(mutex_);
       if (failed_) std::rethrow_exception(failed_);
-      if (const auto known = known_.find(key); known != known_.end()) found = known->second;
+      if (const auto known = known_.find(step); known != known_.end()) found = known->second;
     }
-    // What others keep is theirs.
-    if (found && !found->own) return found->trial;
-    const Evaluator::Trial trial = found ? found->trial : simulate();
-    StepRow row = step_row(scenario, settings_text(settings), trial, job_);
-    row.key = key;
+    const Evaluator::Trial trial = found ? *found : simulate();
+    const StepRow row = step_row(scenario, step, settings_text(settings), trial, job);
     const std::lock_guard lock(mutex_);
     if (failed_) std::rethrow_exception(failed_);
-    Known& known = known_.try_emplace(key, Known{trial, true, false}).first->second;
-    // A file that was there may say another price.  Of what stands twice in this work the same
+    known_.try_emplace(step, trial);
+    // What others keep is theirs.
+    if (others_.contains(row.key)) return trial;
+    // A file that was there may say other settings.  Of what stands twice in this work the same
     // stays, whichever thread comes first.
-    if (known.said ? store_->unite(row) : store_->keep(row)) committed_ = false;
-    known.said = true;
+    const bool first = said_.insert(row.key).second;
+    if (first ? store_->keep(row) : store_->unite(row)) committed_ = false;
     return trial;
   };
 }

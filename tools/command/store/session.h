@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,9 +68,8 @@ constexpr int kExitTerminated = 143;
 // command, scenario and part of the work.  Committed each second, and when it ends.
 class StoreSession {
  public:
-  // `file`: the scenario's.  Throws InputError as StepStore().
-  StoreSession(const Arguments& args, const ScenarioDocument& document, const std::string& command,
-               const std::string& file, const SearchShard& shard);
+  // Throws InputError as StepStore().
+  StoreSession(const Arguments& args, const std::string& command, const SearchShard& shard);
 
   // For SearchRun and SweepRun; throws Terminated.
   RememberedTrial remember();
@@ -82,21 +82,16 @@ class StoreSession {
   struct KeyHash {
     size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
   };
-  struct Known {
-    Evaluator::Trial trial;
-    bool own = false;   // in the file of this command
-    bool said = false;  // by this command: its row is as it is now
-  };
   void take_up(const StepRow& row, bool own);
-
-  JobFacts job_;
   void commit_each_second(const std::stop_token& stop);
 
   std::mutex mutex_;  // of all below
   std::optional<StepStore> store_;
-  std::unordered_map<Hash128, Known, KeyHash> known_;  // by key
-  bool committed_ = true;                              // all that was kept
-  std::exception_ptr failed_;                          // a commit, of the thread below
+  std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by step
+  std::unordered_set<Hash128, KeyHash> others_;  // keys of rows that other files hold
+  std::unordered_set<Hash128, KeyHash> said_;    // by this command: its row is as it is now
+  bool committed_ = true;                        // all that was kept
+  std::exception_ptr failed_;                    // a commit, of the thread below
   std::condition_variable_any ended_;
   std::jthread committer_;
 };

@@ -37,13 +37,13 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   SweepRun run;
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
-  run.version = version();
+  run.version = build();
   // Before anybody waits for it in a queue, and before there is a file.
   if (!args.slurm.empty() || !args.store.empty()) const SweepSpace checked(document, options);
   if (wrote_batch_script(args)) return 0;
   std::optional<NotedSignals> noted(std::in_place, !args.store.empty());
   std::optional<StoreSession> store;
-  if (!args.store.empty()) store.emplace(args, document, "sweep", args.file, run.shard);
+  if (!args.store.empty()) store.emplace(args, "sweep", run.shard);
   if (store) run.remember = store->remember();
   int64_t done = 0, total = 0;
   SweepResult result;

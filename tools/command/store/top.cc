@@ -166,7 +166,7 @@ void add_top(CLI::App& app, Arguments& args, Command& chosen) {
       [](const Value& v, std::string_view what, Problems& problems) {
         return read_share(v, what, problems);
       },
-      "of the usable memory that stays free; default 10%", "SHARE");
+      "of the usable memory that stays free; default 5%", "SHARE");
   add_quantity(
       sub, "--tokens", args.tokens,
       [](const Value& v, std::string_view what, Problems& problems) {
