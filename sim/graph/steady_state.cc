@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/graph/steady_state.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "sim/memory/repetition.h"
@@ -12,7 +14,10 @@ namespace {
 std::optional<int64_t> find_shift(const OpGraph& graph) {
   std::optional<int64_t> shift;
   size_t longest = 0;
+  size_t most = 0;
+  for (const RoleOps& role : graph.roles) most = std::max(most, role.items.size());
   std::vector<Item> passes;
+  passes.reserve(most);
   for (const RoleOps& role : graph.roles) {
     passes.clear();
     for (const Item& item : role.items)
@@ -27,17 +32,14 @@ std::optional<int64_t> find_shift(const OpGraph& graph) {
 
 class SteadyStateFinder {
  public:
-  explicit SteadyStateFinder(const OpGraph& graph) : graph_(graph) {
+  explicit SteadyStateFinder(const OpGraph& graph)
+      : graph_(graph), first_(graph.rendezvous.size() + 2) {
     found_.later.assign(graph.rendezvous.size(), SteadyState::kNone);
     found_.earlier = found_.later;
-    visits_.resize(graph.rendezvous.size());
-    for (size_t r = 0; r < graph.roles.size(); ++r) {
-      for (const Item& item : graph.roles[r].items) {
-        if (item.kind != ItemKind::post && item.kind != ItemKind::join) continue;
-        std::vector<Visit>& visits = visits_[static_cast<size_t>(item.rendezvous)];
-        visits.push_back({r, item.kind, item.stream, item.host_waits, item.only_sends});
-      }
-    }
+    for_visits([&](size_t id, const Visit&) { ++first_[id + 2]; });
+    for (size_t id = 2; id < first_.size(); ++id) first_[id] += first_[id - 1];
+    visits_.resize(first_.back());
+    for_visits([&](size_t id, const Visit& visit) { visits_[first_[id + 1]++] = visit; });
   }
 
   std::optional<SteadyState> find(int64_t shift) {
@@ -56,6 +58,22 @@ class SteadyStateFinder {
 
     bool operator==(const Visit&) const = default;
   };
+
+  // of(id, visit) of each of all rendezvous, role by role.
+  template <class F>
+  void for_visits(const F& of) const {
+    for (size_t r = 0; r < graph_.roles.size(); ++r) {
+      for (const Item& item : graph_.roles[r].items) {
+        if (item.kind == ItemKind::post || item.kind == ItemKind::join)
+          of(static_cast<size_t>(item.rendezvous),
+             Visit{r, item.kind, item.stream, item.host_waits, item.only_sends});
+      }
+    }
+  }
+
+  std::span<const Visit> visits_of(size_t id) const {
+    return std::span(visits_).subspan(first_[id], first_[id + 1] - first_[id]);
+  }
 
   bool add_window(const std::vector<Item>& items, int64_t shift) {
     const auto size = static_cast<uint32_t>(items.size());
@@ -102,7 +120,8 @@ class SteadyStateFinder {
     const auto before = static_cast<uint32_t>(a.rendezvous);
     const auto after = static_cast<uint32_t>(b.rendezvous);
     const Rendezvous &one = graph_.rendezvous[before], &other = graph_.rendezvous[after];
-    if (one.work != other.work || one.launch != other.launch || visits_[before] != visits_[after])
+    if (one.work != other.work || one.launch != other.launch ||
+        !std::ranges::equal(visits_of(before), visits_of(after)))
       return false;
     if (found_.later[before] == SteadyState::kNone && found_.earlier[after] == SteadyState::kNone) {
       found_.later[before] = after;
@@ -112,7 +131,8 @@ class SteadyStateFinder {
   }
 
   const OpGraph& graph_;
-  std::vector<std::vector<Visit>> visits_;  // by rendezvous
+  std::vector<size_t> first_;  // by rendezvous: the first of its visits
+  std::vector<Visit> visits_;
   SteadyState found_;
 };
 
