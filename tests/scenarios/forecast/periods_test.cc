@@ -62,7 +62,8 @@ std::string difference(const std::string& text, const Interference& interference
 }
 
 std::string scenario_of(const std::string& schedule, int vpp, int microbatches, int micro) {
-  return "model: {preset: gpt3-1.3b, num_hidden_layers: 8}\ncluster: dgx-a100-80g x 1\nparallel: {tp: 2, pp: "
+  return "model: {preset: gpt3-1.3b, num_hidden_layers: 8}\ncluster: dgx-a100-80g x 1\nparallel: "
+         "{tp: 2, pp: "
          "4, vpp: " +
          std::to_string(vpp) + "}\nbatch: {global: " + std::to_string(microbatches * micro) +
          ", micro: " + std::to_string(micro) + ", seq: 1024}\nschedule: " + schedule + "\n";
