@@ -53,8 +53,9 @@ struct Traffic {
 
 struct ContentionResult {
   LaneResult lanes;
-  int64_t shared_ops = 0;   // rank-ops whose rate could change
-  int64_t flow_events = 0;  // starts and ends of flows
+  int64_t shared_ops = 0;        // rank-ops whose rate could change
+  int64_t flow_events = 0;       // starts and ends of flows
+  int64_t periods_left_out = 0;  // of a steady state: the same as the one before
 };
 
 // REQUIRES: as run_lanes.  With private traffic and no interference the times are those of

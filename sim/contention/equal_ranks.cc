@@ -41,18 +41,15 @@
 
 #include "sim/check.h"
 #include "sim/contention/contention_program.h"
+#include "sim/contention/equal_ranks_periods.h"
+#include "sim/contention/equal_ranks_state.h"
 #include "sim/contention/slowing.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
 
 namespace stepcast::contention {
+namespace equal {
 namespace {
-
-__extension__ using Units = __int128;
-
-constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kNotYet = INT64_MIN;
-constexpr auto kComputing = static_cast<size_t>(Stream::compute);
 
 // How long `left` units take at `rate` of them in 1/4096 ps, rounded up.
 int64_t time_for(Units left, int64_t rate) {
@@ -61,138 +58,6 @@ int64_t time_for(Units left, int64_t rate) {
   const Units time = (left + rate - 1) / rate;
   return time > kLongestLaneTime ? kLongestLaneTime + 1 : static_cast<int64_t>(time);
 }
-
-// A collective of a role, or what a rendezvous moves.
-struct Flight {
-  enum class State : uint8_t { none, to_begin, on, ended };
-
-  int64_t event = kNever;  // its begin or its end
-  int64_t begin = 0, end = 0;
-  int64_t last = 0;  // `left` is as of this moment
-  Units left = 0;
-  uint32_t busy = 0;  // of its ranks compute, as of the last settled moment
-  State state = State::none;
-  bool slowed = false;  // as of the last settled moment
-  bool fresh = false;   // it began at this moment
-  bool dirty = false;
-};
-
-struct Meeting {
-  int64_t begin = kNotYet;  // the latest post so far
-  int64_t end = kNotYet;
-  uint32_t arrived = 0;
-  // Of the record.
-  int64_t last = kNotYet;
-  uint32_t last_role = UINT32_MAX, last_item = 0;
-};
-
-// An execution of a pass that some thread of the role is in.
-struct Visit {
-  static constexpr uint32_t kFree = UINT32_MAX;
-
-  uint32_t item = kFree;
-  uint32_t threads = 0;        // that have not left it
-  std::vector<int64_t> slots;  // kNotYet: not known
-  std::vector<StragglerWait> straggler;
-};
-
-// What a thread waits for.
-enum class Until : uint8_t { slot, record, host, meeting, flight, compute };
-constexpr size_t kUntils = 6;
-
-struct Walker {
-  uint8_t code = 0;   // a stream, or kHost
-  uint8_t state = 0;  // collective: 1 begun; chain: 2 its ops have ended
-  Until parked = Until::compute;
-  uint32_t slot = 0;  // that it waits for
-  uint32_t at = 0;    // in RoleThreads::items
-  uint32_t pc = 0;    // in the code of the pass
-  uint32_t ops = 0;   // of the chain at pc that are done or run
-  // Of the pass that it is in; null: it is in none.
-  const PassThreads* pass = nullptr;
-  Visit* visit = nullptr;
-  int64_t launched = 0;  // when the host came to it
-};
-
-// Where the threads of the streams beside compute stand in a pass; kAway: not in it.
-using Places = std::array<uint32_t, kStreams>;
-constexpr uint32_t kAway = UINT32_MAX;
-
-// From one quiet point of a pass to the next (see below).  Times are from the first.
-struct Stretch {
-  struct Slot {
-    uint32_t slot = 0;
-    int64_t time = 0;
-    StragglerWait straggler;
-  };
-
-  bool known = false;
-  uint32_t next = 0;  // pc of the next quiet point
-  Places pcs{}, next_pcs{};
-  int64_t length = 0;
-  int64_t slack = INT64_MAX;                       // of what begins: its begin - its launch
-  std::vector<Slot> slots;                         // that become known
-  std::vector<std::pair<uint32_t, int64_t>> time;  // of streams
-  std::vector<std::pair<Spend, int64_t>> booked;
-  std::vector<std::pair<uint32_t, StragglerWait>> straggler;  // by stream
-  int64_t collectives = 0;
-};
-
-// What a role does by itself, and the last quiet point, if nothing has interfered since.
-struct Quiet {
-  size_t stretches = 0;         // what it and roles with the same threads have learnt
-  std::vector<uint32_t> peers;  // whose posts may begin something in its passes
-  uint32_t query = 0;           // the last that asked it
-  bool learns = false;
-  uint32_t item = 0, pc = 0;
-  int64_t begin = 0, slack = 0, collectives = 0;
-  Places pcs{};
-  std::array<int64_t, kStreams> time{};
-  std::vector<uint32_t> slots;  // known since
-  std::array<StragglerWait, kStreams> straggler{};
-  std::array<int64_t, kSpends> booked{};
-};
-
-struct EventRecord {
-  int64_t time = kNotYet;
-  StragglerWait straggler;
-};
-
-struct Role {
-  std::vector<Walker> walkers;
-  uint32_t runnable = 0;                   // a bit for each
-  std::array<uint32_t, kUntils> parked{};  // those that wait, by what for
-  uint32_t computes = 0;                   // index of the one on the compute stream
-  uint32_t pending = 0;                    // flights of it that have yet to begin
-  std::vector<uint32_t> beside;            // flights that are on
-  std::vector<uint32_t> events;            // flights whose begin or end is an event of this role
-  std::array<int64_t, kStreams> time{};
-  std::vector<int64_t> host;  // by segment: at its begin
-  uint32_t segments = 1;      // known
-  std::deque<Visit> visits;   // a deque, so that references stay valid
-  std::vector<EventRecord> records;
-  int64_t first_start = kNotYet;  // of compute
-
-  // Compute.
-  Units left = 0, over = 0;         // of the chain that runs; progress beyond the end
-                                    // of the last one
-  int64_t last = 0;                 // `left` is as of this moment
-  int64_t event = kNever;           // end of the ops that run, or begin of the next
-  int64_t begin = 0;                // of the ops that run
-  int64_t ps = 0;                   // of these
-  uint32_t first_op = 0;            // of the chain, of those
-  uint32_t last_pc = 0;             // of the last chain that they belong to
-  bool runs = false, busy = false;  // now; as of the last settled moment
-  bool slow = false;                // communication beside it, as of the last settled moment
-  bool exact = false;               // the stream stands where the last chain ended
-  bool fresh = false;               // what runs began with a whole 1/4096 ps
-  bool restarted = false, dirty = false, queued = false;
-  Quiet quiet;
-
-  // Of the record.
-  std::vector<std::pair<int64_t, int64_t>> items;  // begin and end on the compute stream
-  std::array<StragglerWait, kStreams> straggler{};
-};
 
 class EqualRanks {
  public:
@@ -213,6 +78,8 @@ class EqualRanks {
     for (uint32_t r = 0; r < roles; ++r) prepare(r);
     prepare_quiet();
     if (record) recorder_.emplace(graph, Record::account);
+    periods_.emplace(Running{graph_, program_, roles_, next_, flights_, meetings_, now_,
+                             shared_ops_, recorder_});
   }
 
   ContentionResult run() {
@@ -220,6 +87,7 @@ class EqualRanks {
     for (;;) {
       drain();
       settle();
+      if (periods_->due()) leave_periods_out();
       int64_t next = kNever;
       for (const int64_t time : next_) next = std::min(next, time);
       if (next == kNever) break;
@@ -253,6 +121,12 @@ class EqualRanks {
   }
 
   // ---- moments
+
+  void leave_periods_out() {
+    const std::vector<uint32_t> ended = periods_->look();
+    if (recorder_)
+      for (const uint32_t id : ended) book_meeting(id);
+  }
 
   void queue(uint32_t r) {
     if (std::exchange(roles_[r].queued, true)) return;
@@ -494,7 +368,7 @@ class EqualRanks {
         return true;
       case ItemKind::post: {
         if (role.segments <= segment) return park(role, w, Until::host);
-        const int64_t time = std::max(role.time[stream], role.host[segment] + launched);
+        const int64_t time = no_earlier(role, role.time[stream], role.host[segment] + launched);
         post(r, item, static_cast<uint32_t>(it.rendezvous), time);
         return true;
       }
@@ -504,9 +378,11 @@ class EqualRanks {
           if (role.segments <= segment) return park(role, w, Until::host);
           if (meetings_[id].end == kNotYet) return park(role, w, Until::meeting);
           know_host(role, segment + 1, std::max(role.host[segment] + launched, meetings_[id].end));
+          ++meetings_[id].visits;
           return true;
         }
         if (meetings_[id].end == kNotYet) return park(role, w, Until::meeting);
+        ++meetings_[id].visits;
         if (recorder_) book_join(r, item, id);
         if (meetings_[id].end < role.time[stream]) return true;
         role.time[stream] = meetings_[id].end;
@@ -522,10 +398,13 @@ class EqualRanks {
       }
       case ItemKind::wait: {
         if (threads.record[item] == RoleThreads::kNone) return true;
-        const EventRecord& record = role.records[threads.record[item]];
+        EventRecord& record = role.records[threads.record[item]];
         if (record.time == kNotYet) return park(role, w, Until::record);
-        if (recorder_ && stream == kComputing)
+        ++record.waited;
+        if (recorder_ && stream == kComputing) {
           recorder_->event_wait(r, it, item, role.time[kComputing], record.time, record.straggler);
+          periods_->stood(r, {item, role.time[kComputing], record.time, record.straggler});
+        }
         raise(role, stream, record.time);
         return true;
       }
@@ -535,6 +414,13 @@ class EqualRanks {
         return true;
     }
     return true;
+  }
+
+  // Than it is launched.
+  static int64_t no_earlier(Role& role, int64_t time, int64_t launched) {
+    if (launched <= time) return time;
+    role.launch_mattered = true;
+    return launched;
   }
 
   static void know_host(Role& role, uint32_t segment, int64_t time) {
@@ -551,6 +437,7 @@ class EqualRanks {
 
   void post(uint32_t r, uint32_t item, uint32_t id, int64_t time) {
     Meeting& meeting = meetings_[id];
+    ++meeting.visits;
     if (recorder_) {
       const bool earlier = time < meeting.last || (time == meeting.last && r >= meeting.last_role);
       if (!earlier) {
@@ -648,11 +535,13 @@ class EqualRanks {
     int64_t& time = role.time[in.stream];
     note_launch(role, time, launched, ops[in.count - 1].launched);
     if (in.start_slot >= 0)
-      mark(role, visit, in.stream, in.start_slot, std::max(time, launched + ops[0].launched));
+      mark(role, visit, in.stream, in.start_slot,
+           no_earlier(role, time, launched + ops[0].launched));
     if (launched + ops[in.count - 1].launched <= time) {
       time += in.ps * kNominal;
       return;
     }
+    role.launch_mattered = true;
     for (uint32_t i = 0; i < in.count; ++i)
       time = std::max(time, launched + ops[i].launched) + ops[i].ps * kNominal;
   }
@@ -661,7 +550,7 @@ class EqualRanks {
                       const PassThreads& pass, Visit& visit, int64_t launched) {
     const auto f = static_cast<uint32_t>(r * kStreams + in.stream);
     int64_t& time = role.time[in.stream];
-    const int64_t ready = std::max(time, launched + pass.ops[in.first].launched);
+    const int64_t ready = no_earlier(role, time, launched + pass.ops[in.first].launched);
     if (w.state == 0) {
       w.state = 1;
       note_launch(role, time, launched, pass.ops[in.first].launched);
@@ -715,7 +604,7 @@ class EqualRanks {
       }
     }
     while (w.ops < count) {
-      const int64_t start = std::max(time, launched + pass.ops[in.first + w.ops].launched);
+      const int64_t start = no_earlier(role, time, launched + pass.ops[in.first + w.ops].launched);
       if (start > now_) {
         role.event = counted(start);
         return park(role, w, Until::compute);
@@ -734,6 +623,7 @@ class EqualRanks {
     const ThreadOp* const ops = &pass.ops[in.first];
     const auto launched = [&](uint32_t i) { return pass_launched + ops[i].launched; };
     const bool goes_on = role.exact && time == now_ && launched(w.ops) < now_;
+    if (launched(w.ops) >= now_) role.launch_mattered = true;
     const Units over = goes_on ? role.over : 0;
     const int64_t late = std::max(ops[w.ops].launched, w.ops == 0 ? in.late : INT64_MIN);
     note_launch(role, start, pass_launched, late);
@@ -751,6 +641,7 @@ class EqualRanks {
       ps = in.ps;
       w.ops = in.count;
     } else {
+      role.launch_mattered = true;
       ps = ops[w.ops++].ps;
       for (; w.ops < in.count && launched(w.ops) < before; ++w.ops) ps += ops[w.ops].ps;
     }
@@ -776,7 +667,7 @@ class EqualRanks {
   // they wait for besides, and their launches, come before `end`, when it ends
   // at the earliest.  Returns their time.
   int64_t go_together(Role& role, const Walker& w, const PassThreads& pass, const Visit& visit,
-                      int64_t launched, int64_t end) const {
+                      int64_t launched, int64_t end) {
     const std::vector<ThreadInstruction>& code = pass.code[kComputing];
     int64_t more = 0;
     for (uint32_t pc = w.pc + 1; pc < code.size(); ++pc) {
@@ -787,9 +678,11 @@ class EqualRanks {
         if (slot == kNotYet || slot + in.ps * kNominal >= now) break;
         continue;
       }
-      if (in.code != ThreadCode::compute || in.start_slot >= 0 ||
-          launched + std::max(pass.ops[in.first].launched, in.late) >= now)
+      if (in.code != ThreadCode::compute || in.start_slot >= 0) break;
+      if (launched + std::max(pass.ops[in.first].launched, in.late) >= now) {
+        role.launch_mattered = true;
         break;
+      }
       more += in.ps;
       role.last_pc = pc;
       if (in.end_slot >= 0) break;
@@ -1139,6 +1032,7 @@ class EqualRanks {
     }
     lanes.makespan = to_time(std::max<int64_t>(last, 0));
     out.shared_ops = shared_ops_;
+    out.periods_left_out = periods_->left_out();
     if (recorder_) finish_record(lanes);
     return out;
   }
@@ -1163,7 +1057,9 @@ class EqualRanks {
   void book_join(uint32_t r, uint32_t item, uint32_t id) {
     const Item& it = graph_.roles[r].items[item];
     if (it.stream != Stream::compute) return;
-    recorder_->rendezvous_wait(r, it, item, roles_[r].time[kComputing], meetings_[id].end, {});
+    const int64_t begin = roles_[r].time[kComputing], end = meetings_[id].end;
+    recorder_->rendezvous_wait(r, it, item, begin, end, {});
+    periods_->stood(r, {item, begin, end, {}});
   }
 
   void book_meeting(uint32_t id) {
@@ -1220,6 +1116,7 @@ class EqualRanks {
   std::vector<uint32_t> ready_, dirty_, dirty_flights_;
   int64_t now_ = 0;
   int64_t shared_ops_ = 0;
+  std::optional<Periods> periods_;
   bool quiet_ = true;  // roles go on by themselves where they can
   // What is learnt of quiet stretches, by roles that share it, pass and pc.
   std::vector<std::vector<std::vector<Stretch>>> stretches_;
@@ -1230,6 +1127,7 @@ class EqualRanks {
 };
 
 }  // namespace
+}  // namespace equal
 
 bool are_equal(const FoldedLanes& folded) {
   const LaneSet& lanes = folded.lanes;
@@ -1243,8 +1141,8 @@ bool are_equal(const FoldedLanes& folded) {
 ContentionResult run_equal_ranks(const OpGraph& graph, const Prices& prices,
                                  const FoldedLanes& folded, int64_t slow_compute,
                                  int64_t slow_communication, bool merge, bool record) {
-  return EqualRanks(graph, prices, static_cast<int64_t>(folded.of.size()), slow_compute,
-                    slow_communication, merge, record)
+  return equal::EqualRanks(graph, prices, static_cast<int64_t>(folded.of.size()), slow_compute,
+                           slow_communication, merge, record)
       .run();
 }
 
