@@ -86,6 +86,32 @@ std::string shell_word(std::string_view text) {
   return quoted + '\'';
 }
 
+std::vector<std::string> shell_words(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool quoted = false, any = false;
+  const auto end = [&] {
+    if (any) words.push_back(word);
+    word.clear();
+    any = false;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\'') {
+      quoted = !quoted;
+      any = true;
+    } else if (!quoted && c == ' ') {
+      end();
+    } else {
+      if (!quoted && c == '\\' && i + 1 < text.size()) ++i;
+      word += text[i];
+      any = true;
+    }
+  }
+  end();
+  return words;
+}
+
 bool comes_first(const StepRow& a, const StepRow& b) {
   for (const StepColumn& column : step_columns()) {
     const int order = std::visit(
@@ -130,8 +156,7 @@ void StepRow::set_step(Hash128 step) {
   key = combined(step, hash_of_job(*this));
 }
 
-std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
-  using Costs = std::vector<double>;
+std::vector<StepRow> distinct_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
   const bool by_job = is_by_job(ranking);
   const auto identity = [&](const StepRow& row) { return by_job ? row.key : row.step(); };
   std::ranges::sort(rows, [&](const StepRow& a, const StepRow& b) {
@@ -140,6 +165,53 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
   });
   const auto same = [&](const StepRow& a, const StepRow& b) { return identity(a) == identity(b); };
   rows.erase(std::unique(rows.begin(), rows.end(), same), rows.end());
+  return rows;
+}
+
+void StepPoints::keep_first(size_t most) {
+  if (rows.size() <= most) return;
+  left_out += rows.size() - most;
+  rows.resize(most);
+  counted = std::min(counted, most);
+  std::erase_if(steps, [&](const Step& step) { return step.row >= most; });
+}
+
+StoredSteps stored_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
+  StoredSteps all;
+  rows = distinct_steps(std::move(rows), ranking);
+  for (StepRow& row : rows) {
+    const Hash128 step = row.step();
+    if (ranking.tokens) row.job_tokens = ranking.tokens;
+    if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
+    row.set_step(step);
+  }
+  StepRanking whole = ranking;
+  whole.pareto = false;
+  whole.top = rows.size();
+  all.rows = static_cast<int64_t>(rows.size());
+  all.points.rows = rank_steps(rows, whole);
+  all.points.counted = all.points.rows.size();
+  int64_t stuck = 0, large = 0, unknown = 0;
+  for (StepRow& row : rows) {
+    const bool known =
+        std::ranges::all_of(ranking.by, [&](SearchObjective o) { return row.cost(o).has_value(); });
+    if (row.runs() && row.fits(ranking.memory_margin) && known) continue;
+    ++(!row.runs() ? stuck : !row.fits(ranking.memory_margin) ? large : unknown);
+    if (row.runs()) all.points.rows.push_back(std::move(row));
+  }
+  const auto add = [&](const char* name, const char* words, int64_t count) {
+    if (count > 0) all.decided.push_back({name, words, count});
+  };
+  add("impossible", "cannot run: a deadlock, or too large to simulate", stuck);
+  add("out_of_memory", "do not fit, or leave less memory free than asked for", large);
+  add("unknown", "say nothing of what is ranked by", unknown);
+  add("fits", "fit", static_cast<int64_t>(all.points.counted));
+  return all;
+}
+
+std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
+  using Costs = std::vector<double>;
+  rows = distinct_steps(std::move(rows), ranking);
   struct Ranked {
     Costs costs;
     size_t row = 0;

@@ -191,42 +191,6 @@ std::string timelines_panel(std::span<const PageCase> cases) {
   return html_section("timeline", "Timelines", s);
 }
 
-std::string memories_panel(std::span<const PageCase> cases) {
-  std::vector<RankMemory> fullest;
-  std::vector<const PageCase*> known;
-  double whole = 1;
-  for (const PageCase& c : cases) {
-    const Result& r = *c.result;
-    if (r.reserved_role >= r.memory.size()) continue;
-    RankMemory& own = fullest.emplace_back();
-    own.memory.at_peak = r.memory[r.reserved_role].memory.at_peak;
-    own.memory.peak = r.memory[r.reserved_role].memory.peak;
-    own.reserved = r.memory[r.reserved_role].reserved;
-    known.push_back(&c);
-    whole = std::max({whole, static_cast<double>(r.memory_usable.value),
-                      static_cast<double>(own.reserved.value)});
-  }
-  if (fullest.empty()) return {};
-  const std::array<HtmlColumn, 6> columns{{{"case", false},
-                                           {"at the peak", false},
-                                           {"reserved, GiB", true},
-                                           {"allocated, GiB", true},
-                                           {"usable, GiB", true},
-                                           {"fullest rank", false}}};
-  HtmlTable table("Memory of the fullest rank of each case at its peak", columns);
-  for (size_t i = 0; i < fullest.size(); ++i) {
-    const Result& r = *known[i]->result;
-    table.row()
-        .text(known[i]->name)
-        .html(memory_bar(fullest[i], whole))
-        .text(gib(r.memory_reserved))
-        .text(gib(fullest[i].memory.peak))
-        .text(gib(r.memory_usable))
-        .text(role_name(r, r.reserved_role));
-  }
-  return html_section("memory", "Memory", memory_legend(fullest) + table.finish());
-}
-
 std::string differences_panel(std::span<const PageCase> cases, const PageFacts& facts) {
   std::vector<std::string> paths;
   const auto value_in = [](const PageCase& c, const std::string& path) -> std::string {

@@ -11,6 +11,7 @@
 #include "report/html/compress.h"
 #include "report/html/markup.h"
 #include "report/html/panels.h"
+#include "report/html/points_data.h"
 #include "report/html/step_data.h"
 #include "report/svg/canvas.h"
 #include "report/text/run.h"
@@ -60,7 +61,7 @@ void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sin
   sink(timeline_panel(r));
   sink(memory_panel(r));
   sink(bubble_panel(r));
-  sink(communication_panel(r));
+  sink(communication_panel(r, facts));
   sink(cluster_panel(facts));
   sink(trust_panel(r));
   sink(scenario_panel(r, facts));
@@ -70,18 +71,48 @@ void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sin
   sink(parts[3]);
 }
 
-void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink) {
+void write_search_page(const SearchResult& search, const StepPoints& points, const PageFacts& facts,
+                       const PageSink& sink) {
   const auto parts = template_parts();
   sink(parts[0]);
   sink(html_text(search.name));
   sink(parts[1]);
   sink("<header><h1>" + html_text(search.name) + "</h1>\n<p class=\"headline\">" +
        html_text("search on " + search.gpu) + "</p></header>\n<main>\n");
-  sink(search_panels(search));
-  Result nothing;
-  sink(scenario_panel(nothing, facts));
+  sink(search_verdict(search));
+  sink(search_best_panel(search));
+  sink(neighbors_panel(search));
+  sink(points_panel(points));
+  sink(funnel_panel(search));
+  const bool forecast = !search.best.empty() && search.best.front().result;
+  sink(scenario_panel(forecast ? *search.best.front().result : Result(), facts));
   sink("</main>\n");
   sink(parts[2]);
+  if (!points.rows.empty()) sink(base64(deflated(points_data(points, search.run_words))));
+  sink(parts[3]);
+}
+
+void write_store_page(const StorePage& store, const PageFacts& facts, const PageSink& sink) {
+  const std::string title = store.names.size() <= 3
+                                ? join(store.names, ", ")
+                                : fmt::format("{} scenarios", store.names.size());
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(title));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(title) + "</h1>\n<p class=\"headline\">" +
+       html_text(counted(store.steps.rows, "forecast", "forecasts") + " from " +
+                 counted(static_cast<int64_t>(facts.files.size()), "store", "stores")) +
+       "</p></header>\n<main>\n");
+  sink(store_verdict(store));
+  sink(store_best_panel(store));
+  sink(axes_panel(store.steps.points));
+  sink(points_panel(store.steps.points));
+  sink(store_funnel_panel(store));
+  sink(scenario_panel(Result(), facts));
+  sink("</main>\n");
+  sink(parts[2]);
+  if (!store.steps.points.rows.empty()) sink(base64(deflated(points_data(store.steps.points, {}))));
   sink(parts[3]);
 }
 
@@ -99,6 +130,7 @@ void write_compare_page(std::span<const PageCase> cases, size_t baseline, const 
        std::to_string(cases.size()) + " cases side by side</p></header>\n<main>\n");
   sink(cases_panel(cases, baseline, left_out));
   sink(accounts_panel(cases));
+  sink(case_waits_panel(cases));
   sink(timelines_panel(cases));
   sink(memories_panel(cases));
   sink(differences_panel(cases, facts));

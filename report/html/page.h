@@ -19,8 +19,10 @@
 
 #include "report/text/compare.h"
 #include "report/text/explain.h"
+#include "sim/link_loads.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
+#include "sim/step_row.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -40,8 +42,22 @@ struct PageFacts {
   std::string description;  // the scenario's own
   std::vector<SettingLine> settings;
   std::vector<PublishedFigures> published;
+  std::string settings_of;  // whose settings these are, if not the page's: " of the best layout"
   std::string cluster_svg;  // a whole document (report/svg/topology.h); empty: no picture
+  std::optional<LinkLoads> links;
+  std::vector<std::string> files;  // stores that were read
 };
+
+// What stores hold, as `stepcast report` shows it.
+struct StorePage {
+  StoredSteps steps;
+  StepRanking ranking;             // `top`: lines of the table
+  std::vector<StepRow> best;       // rank_steps() of the same rows
+  std::vector<std::string> names;  // of the scenarios
+};
+
+// Points that one page takes; the best are shown.
+constexpr size_t kMostPagePoints = 100'000;
 
 // A result beside others.  Both are needed while the page is written.
 struct PageCase {
@@ -65,7 +81,12 @@ void write_run_page(const Result& result, const PageFacts& facts, const PageSink
 void write_compare_page(std::span<const PageCase> cases, size_t baseline, const PageFacts& facts,
                         std::span<const LeftOut> left_out, const PageSink& sink);
 
-// What a search found.  Of `facts` version, command and settings are shown.
-void write_search_page(const SearchResult& search, const PageFacts& facts, const PageSink& sink);
+// What a search found, and all that it simulated to the end.  Of `facts` version, command and
+// settings, those of the best layout, are shown.
+void write_search_page(const SearchResult& search, const StepPoints& points, const PageFacts& facts,
+                       const PageSink& sink);
+
+// Of `facts` version, command and files are shown.
+void write_store_page(const StorePage& store, const PageFacts& facts, const PageSink& sink);
 
 }  // namespace stepcast

@@ -6,9 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "report/format.h"
 #include "report/html/page.h"
+#include "report/text/cells.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -18,7 +20,7 @@ std::string account_panel(const Result& result);
 std::string timeline_panel(const Result& result);  // the static picture (gantt.h) and its table
 std::string memory_panel(const Result& result);
 std::string bubble_panel(const Result& result);
-std::string communication_panel(const Result& result);
+std::string communication_panel(const Result& result, const PageFacts& facts);
 std::string cluster_panel(const PageFacts& facts);
 std::string trust_panel(const Result& result);
 std::string scenario_panel(const Result& result, const PageFacts& facts);
@@ -32,8 +34,22 @@ std::string timelines_panel(std::span<const PageCase> cases);
 std::string memories_panel(std::span<const PageCase> cases);
 std::string differences_panel(std::span<const PageCase> cases, const PageFacts& facts);
 
-// All panels of a search.
-std::string search_panels(const SearchResult& search);
+std::string case_waits_panel(std::span<const PageCase> cases);
+
+// --- Of many steps: a search, or what stores hold
+
+std::string search_verdict(const SearchResult& search);
+std::string search_best_panel(const SearchResult& search);
+std::string neighbors_panel(const SearchResult& search);
+std::string funnel_panel(const SearchResult& search);
+std::string store_verdict(const StorePage& store);
+std::string store_best_panel(const StorePage& store);
+std::string store_funnel_panel(const StorePage& store);
+// The picture that stands still, and the place of the one that moves.
+std::string points_panel(const StepPoints& points);
+// A place for the lines of each axis through the point that is selected, and those of the first row
+// as a table.
+std::string axes_panel(const StepPoints& points);
 
 // --- What panels of one result and of several have in common
 
@@ -42,6 +58,20 @@ std::string swatch(std::string_view style);
 std::string in_scale(Time t, const TimeScale& scale);
 std::string spend_style(Spend s);
 std::string note(std::string_view text);
+std::string paragraph(std::string_view text);
+// One figure of a verdict.
+std::string card(std::string_view name, std::string_view value, std::string_view more,
+                 std::string_view style = {});
+// A line of a list of facts; "" of an empty value.
+std::string fact(std::string_view name, std::string_view value);
+// A table of the text as HTML; columns without a word are left out.  `more`: columns after these,
+// of tables whose first row is the best.
+struct ExtraColumn {
+  std::string title;
+  std::vector<std::string> html;  // of each row
+};
+std::string cell_table(std::string_view caption, const CellTable& cells,
+                       std::span<const ExtraColumn> more = {});
 std::string timeline_legend();
 std::string memory_legend(std::span<const RankMemory> ranks);
 // A bar of the categories at the peak and of what is reserved beside them, over `whole` bytes.

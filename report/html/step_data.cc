@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/html/varints.h"
 #include "report/json/writer.h"
 #include "report/text/roles.h"
 #include "sim/check.h"
@@ -15,23 +16,6 @@
 
 namespace stepcast {
 namespace {
-
-// Appends numbers to bytes.
-class Varints {
- public:
-  explicit Varints(std::string& bytes) : bytes_(bytes) {}
-
-  void add(uint64_t v) {
-    for (; v >= 0x80; v >>= 7U) bytes_ += static_cast<char>((v & 0x7FU) | 0x80U);
-    bytes_ += static_cast<char>(v);
-  }
-  void add_signed(int64_t v) {
-    add(static_cast<uint64_t>(v) << 1U ^ static_cast<uint64_t>(v >> 63));
-  }
-
- private:
-  std::string& bytes_;
-};
 
 Time price_of(const Result& r, WorkId work) {
   return r.prices->by_work[static_cast<size_t>(work)].time;

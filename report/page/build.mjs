@@ -14,9 +14,10 @@ const { build } = createRequire(resolve(process.argv[2], "package.json"))("esbui
 const here = dirname(fileURLToPath(import.meta.url));
 const source = join(here, "source");
 
-async function bundle(entry) {
+async function bundle(entry, change = (text) => text) {
+  const contents = change(readFileSync(join(source, entry), "utf8"));
   const result = await build({
-    entryPoints: [join(source, entry)], bundle: true, minify: true, write: false, format: "iife",
+    stdin: { contents, resolveDir: source, loader: entry.endsWith(".css") ? "css" : "js" }, bundle: true, minify: true, write: false, format: "iife",
     target: ["chrome103", "firefox113", "safari16.4"], charset: "ascii", legalComments: "none",
   });
   return result.outputFiles[0].text.trim();
@@ -37,7 +38,9 @@ function hashOfSources() {
 }
 
 const script = await bundle("main.js");
-const style = await bundle("style.css");
+// The dark theme is chosen by the system or by the reader: its colours stand in both places.
+const dark = readFileSync(join(source, "dark.css"), "utf8").replace(/\/\*.*?\*\//gs, "");
+const style = await bundle("style.css", (text) => text.replaceAll("dark: colours;", dark));
 if (/<\/(script|style)/i.test(script + style)) throw new Error("an end tag inside script or style");
 const sha = (text) => "'sha256-" + createHash("sha256").update(text).digest("base64") + "'";
 const policy = `default-src 'none'; script-src ${sha(script)}; style-src ${sha(style)}; ` +

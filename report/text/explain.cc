@@ -303,8 +303,13 @@ std::string what_runs(const LinkLoads& loads) {
   return text;
 }
 
-std::string crossings_table(const LinkLoads& loads, Time step, const TextStyle& style) {
-  Rows rows{{"axis", "groups", "of", "links", "used", "groups a link", "GB", "seconds", "of step"}};
+}  // namespace
+
+CellTable crossings_table(const LinkLoads& loads, Time step) {
+  CellTable table(0);
+  table.sides = "<>><>>>>>";
+  Rows& rows = table.rows;
+  rows = {{"axis", "groups", "of", "links", "used", "groups a link", "GB", "seconds", "of step"}};
   const LinkCrossing* before = nullptr;
   for (const LinkCrossing& c : loads.crossings) {
     if (c.bytes < kLeastBytes) continue;
@@ -316,11 +321,14 @@ std::string crossings_table(const LinkLoads& loads, Time step, const TextStyle& 
                     grouped(c.groups_per_link), gigabytes(c.bytes), fixed(c.seconds, 3),
                     share(c.seconds, step)});
   }
-  return titled_table(rows, "<>><>>>>>", style);
+  return table;
 }
 
-std::string fullest_table(const LinkLoads& loads, Time step, const TextStyle& style) {
-  Rows rows{{"fullest", "from", "to", "GB", "seconds", "of step", "by"}};
+CellTable fullest_table(const LinkLoads& loads, Time step) {
+  CellTable table(0);
+  table.sides = "<<<>>><";
+  Rows& rows = table.rows;
+  rows = {{"fullest", "from", "to", "GB", "seconds", "of step", "by"}};
   for (const FullestLink& f : loads.fullest) {
     if (f.bytes < kLeastBytes) continue;
     std::string by;
@@ -332,10 +340,8 @@ std::string fullest_table(const LinkLoads& loads, Time step, const TextStyle& st
                     gigabytes(f.bytes), fixed(f.seconds, 3), share(f.seconds, step),
                     std::move(by)});
   }
-  return titled_table(rows, "<<<>>><", style);
+  return table;
 }
-
-}  // namespace
 
 std::string explain_links(const LinkLoads& loads, std::string_view where, Time step,
                           const TextStyle& style) {
@@ -343,7 +349,8 @@ std::string explain_links(const LinkLoads& loads, std::string_view where, Time s
   const bool any = std::any_of(loads.crossings.begin(), loads.crossings.end(),
                                [](const LinkCrossing& c) { return c.bytes >= kLeastBytes; });
   if (!any) return s + "  no group of ranks communicates\n";
-  s += crossings_table(loads, step, style) + '\n' + fullest_table(loads, step, style) + '\n';
+  s += crossings_table(loads, step).text(style) + '\n' + fullest_table(loads, step).text(style) +
+       '\n';
   s += wrap(what_runs(loads), "  ", style.width);
   s += wrap(
       "GB: 10^9 bytes of a step over the link that takes longest, one way; seconds: over its "

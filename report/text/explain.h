@@ -12,6 +12,7 @@
 
 #include "report/format.h"
 #include "report/json/writer.h"
+#include "report/text/cells.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
 #include "sim/link_loads.h"
@@ -156,6 +157,8 @@ void write_in_situ(JsonWriter& json, const InSituAnswer& answer);
 // --- --links: which groups cross which links, and the fullest link of each kind
 
 // `where`: how ranks lie on the cluster, one line.  Shares are of `step`.
+CellTable crossings_table(const LinkLoads& loads, Time step);
+CellTable fullest_table(const LinkLoads& loads, Time step);
 std::string explain_links(const LinkLoads& loads, std::string_view where, Time step,
                           const TextStyle& style = {});
 void write_links(JsonWriter& json, const LinkLoads& loads);

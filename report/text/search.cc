@@ -132,12 +132,17 @@ const std::array kLayoutColumns{
                  }},
 };
 
-std::string table_of(const SearchResult& r, const TextStyle& style) {
-  std::vector<std::vector<std::string>> rows(1 + r.best.size());
-  std::string sides = ">";
-  rows[0].emplace_back("#");
-  for (size_t i = 0; i < r.best.size(); ++i)
-    rows[i + 1].push_back(whole(static_cast<int64_t>(i) + 1));
+}  // namespace
+
+CellTable layouts_table(const SearchResult& r) {
+  CellTable table(r.best.size());
+  std::vector<std::string> ranks, against;
+  for (size_t i = 0; i < r.best.size(); ++i) {
+    ranks.push_back(whole(static_cast<int64_t>(i) + 1));
+    against.push_back(
+        i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
+  }
+  table.add("#", '>', std::move(ranks));
   for (const LayoutColumn& column : kLayoutColumns) {
     std::vector<std::string> cells;
     for (const FoundLayout& l : r.best) cells.push_back(column.cell(l));
@@ -147,17 +152,13 @@ std::string table_of(const SearchResult& r, const TextStyle& style) {
         std::ranges::any_of(cells, [](const auto& c) { return !c.empty() && c != "1"; });
     if (!says && !varied) continue;
     if (column.only_if_varied && !varied) continue;
-    rows[0].emplace_back(column.title);
-    sides += column.side;
-    for (size_t i = 0; i < cells.size(); ++i) rows[i + 1].push_back(std::move(cells[i]));
+    table.add(column.title, column.side, std::move(cells));
   }
-  rows[0].emplace_back("vs #1");
-  sides += '>';
-  for (size_t i = 0; i < r.best.size(); ++i)
-    rows[i + 1].push_back(
-        i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
-  return titled_table(rows, sides, style);
+  table.add("vs #1", '>', std::move(against));
+  return table;
 }
+
+namespace {
 
 // "PP 8 instead of 4, VP 1"
 std::string step_words(const SearchStep& step) {
@@ -166,20 +167,25 @@ std::string step_words(const SearchStep& step) {
   return text;
 }
 
-// What the layouts next to the first cost.
-std::string steps_table(const SearchResult& r, const TextStyle& style) {
+}  // namespace
+
+CellTable neighbors_table(const SearchResult& r) {
+  CellTable table(0);
+  table.sides = "<>><";
+  table.rows = {{"one step from #1", "vs #1", "peak GiB", ""}};
+  if (r.best.empty()) return table;
   const FoundLayout& first = r.best.front();
-  std::vector<std::vector<std::string>> rows;
-  rows.push_back({"one step from #1", "vs #1", "peak GiB", ""});
   for (const SearchStep& s : r.steps) {
     const double more = static_cast<double>(s.layout.reserved.value - first.reserved.value) /
                         static_cast<double>(int64_t{1} << 30);
-    rows.push_back({step_words(s),
-                    s.fits ? change_text(versus(s.layout, first, r.objectives.front())) : "",
-                    (more > 0 ? "+" : "") + fixed(more, 1), s.fits ? "" : "does not fit"});
+    table.rows.push_back({step_words(s),
+                          s.fits ? change_text(versus(s.layout, first, r.objectives.front())) : "",
+                          (more > 0 ? "+" : "") + fixed(more, 1), s.fits ? "" : "does not fit"});
   }
-  return titled_table(rows, "<>><", style);
+  return table;
 }
+
+namespace {
 
 std::string rule_table(const SearchResult& r) {
   std::string text;
@@ -515,8 +521,8 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
     for (const std::string& line : none.more) text += wrap(escape_text(line), "  ", style.width);
     return text;
   }
-  text += table_of(r, style) + '\n' + front_text(r) + words_of(r, style) + '\n';
-  if (!r.steps.empty()) text += steps_table(r, style) + '\n';
+  text += layouts_table(r).text(style) + '\n' + front_text(r) + words_of(r, style) + '\n';
+  if (!r.steps.empty()) text += neighbors_table(r).text(style) + '\n';
   text += next_text(r, style);
   text += "  The first, as a forecast of its own:\n    " + run_line(r, r.best.front()) + '\n';
   return text;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "report/format.h"
+#include "report/text/cells.h"
 #include "sim/search_result.h"
 
 namespace stepcast {
@@ -15,6 +16,10 @@ namespace stepcast {
 // why the first is first, what a lighter and a simpler one would cost, and how to start it; or what
 // is nearest where nothing fits.  Ends with '\n'.
 std::string search_text(const SearchResult& result, const TextStyle& style = {});
+
+// The best layouts, and what those one step from the first take and hold beside it.
+CellTable layouts_table(const SearchResult& result);
+CellTable neighbors_table(const SearchResult& result);
 
 // Why a search has no layout to show: the constraints, an early end, or memory.  One reading for
 // all reports; not escaped, as constraints are somebody's text.  REQUIRES: result.best is empty.

@@ -15,43 +15,26 @@
 #include "sim/text.h"
 
 namespace stepcast {
-namespace {
-
-// "parallel.tp=2 'a=b c'" -> " -s parallel.tp=2 -s 'a=b c'".  Read and written anew: a store may
-// have it from anywhere, and people paste it into a shell.
-std::string run_settings(std::string_view settings) {
-  std::string text, word;
-  bool quoted = false, any = false;
-  const auto end = [&] {
-    if (any) text += " -s " + escape_text(shell_word(word));
-    word.clear();
-    any = false;
-  };
-  for (size_t i = 0; i < settings.size(); ++i) {
-    const char c = settings[i];
-    if (c == '\'') {
-      quoted = !quoted;
-      any = true;
-    } else if (!quoted && c == ' ') {
-      end();
-    } else {
-      if (!quoted && c == '\\' && i + 1 < settings.size()) ++i;
-      word += settings[i];
-      any = true;
-    }
-  }
-  end();
-  return text;
-}
-
-std::string gib_of(std::optional<int64_t> bytes) {
-  return bytes ? fixed(static_cast<double>(*bytes) / (int64_t{1} << 30), 1) : "";
-}
 
 std::string step_seconds(const StepRow& r) {
   if (!r.step_time_ps) return "";
   const double s = to_seconds(Time{*r.step_time_ps});
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
+}
+
+namespace {
+
+// "parallel.tp=2 'a=b c'" -> " -s parallel.tp=2 -s 'a=b c'".  Read and written anew: a store may
+// have it from anywhere, and people paste it into a shell.
+std::string run_settings(std::string_view settings) {
+  std::string text;
+  for (const std::string& word : shell_words(settings))
+    text += " -s " + escape_text(shell_word(word));
+  return text;
+}
+
+std::string gib_of(std::optional<int64_t> bytes) {
+  return bytes ? fixed(static_cast<double>(*bytes) / (int64_t{1} << 30), 1) : "";
 }
 
 struct StepCell {
@@ -106,23 +89,8 @@ const std::array kStepFigures{
              [](const StepRow& r) { return r.price() ? fixed(*r.price() / 1000, 1) : ""; }},
 };
 
-class Cells {
- public:
-  explicit Cells(size_t rows) : rows_(rows + 1) {}
-  void add(const char* title, char side, std::vector<std::string> cells) {
-    rows_[0].emplace_back(title);
-    sides_ += side;
-    for (size_t i = 0; i < cells.size(); ++i) rows_[i + 1].push_back(std::move(cells[i]));
-  }
-  std::string table(const TextStyle& style) const { return titled_table(rows_, sides_, style); }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-  std::string sides_;
-};
-
 template <class Columns>
-void add_columns(Cells& cells, const Columns& columns, const std::vector<StepRow>& rows) {
+void add_columns(CellTable& cells, const Columns& columns, const std::vector<StepRow>& rows) {
   for (const StepCell& c : columns) {
     std::vector<std::string> texts;
     for (const StepRow& r : rows) texts.push_back(c.cell(r));
@@ -177,13 +145,6 @@ void write_row(JsonWriter& json, const StepRow& row) {
   json.member("price_usd", row.price());
 }
 
-std::string names_of_objectives(const StepRanking& ranking) {
-  std::string text;
-  for (const SearchObjective o : ranking.by)
-    text += (text.empty() ? "" : ", ") + std::string(name_of(o));
-  return text;
-}
-
 void write_point(JsonWriter& json, const SweepResult& result, const SweepPoint& point) {
   std::vector<std::string> set;
   for (size_t a = 0; a < result.axes.size(); ++a)
@@ -228,17 +189,53 @@ constexpr size_t kShownPoints = 100;
 
 std::string steps_text(const std::vector<StepRow>& rows, const StepRanking& ranking,
                        const TextStyle& style) {
-  if (rows.empty())
-    return fmt::format("  No row fits with {:.0f} % of the memory left free and has {}.\n",
-                       100 * ranking.memory_margin, names_of_objectives(ranking));
-  Cells cells(rows.size());
+  if (rows.empty()) return "  " + no_step(ranking) + '\n';
+  return steps_table(rows).text(style) + "\n  The first, as a forecast of its own:\n    " +
+         run_line(rows.front()) + '\n';
+}
+
+std::string no_step(const StepRanking& ranking) {
+  return fmt::format("No row fits with {:.0f} % of the memory left free and has {}.",
+                     100 * ranking.memory_margin, objective_names(ranking));
+}
+
+std::string objective_names(const StepRanking& ranking) {
+  std::string text;
+  for (const SearchObjective o : ranking.by)
+    text += (text.empty() ? "" : ", ") + std::string(name_of(o));
+  return text;
+}
+
+CellTable steps_table(const std::vector<StepRow>& rows) {
+  CellTable cells(rows.size());
   std::vector<std::string> ranks;
   for (size_t i = 0; i < rows.size(); ++i) ranks.push_back(fmt::to_string(i + 1));
   cells.add("#", '>', std::move(ranks));
   add_columns(cells, kStepLayout, rows);
   add_columns(cells, kStepFigures, rows);
-  return cells.table(style) + "\n  The first, as a forecast of its own:\n    stepcast run " +
-         escape_text(shell_word(rows.front().file)) + run_settings(rows.front().settings) + '\n';
+  return cells;
+}
+
+std::string run_line(const StepRow& row, std::span<const std::string> words) {
+  std::string text = "stepcast run";
+  for (const std::string& word : words) text += ' ' + shell_word(escape_text(word));
+  if (words.empty()) text += ' ' + escape_text(shell_word(row.file));
+  return text + run_settings(row.settings);
+}
+
+std::string layout_text(const StepRow& row) {
+  FoundLayout layout;
+  layout.tp = row.tp;
+  layout.cp = row.cp;
+  layout.pp = row.pp;
+  layout.vpp = row.vpp;
+  layout.ep = row.ep;
+  layout.etp = row.etp;
+  layout.dp = row.dp;
+  layout.micro = row.micro_batch;
+  layout.zero = row.zero;
+  layout.recompute = row.recompute;
+  return layout_text(layout);
 }
 
 std::string steps_csv(const std::vector<StepRow>& rows) {
@@ -272,20 +269,20 @@ std::string sweep_text(const SweepResult& r, const TextStyle& style) {
   }
   const size_t shown = std::min(found.size(), kShownPoints);
   if (shown > 0) {
-    Cells cells(shown);
+    CellTable cells(shown);
     std::vector<StepRow> rows;
     for (size_t i = 0; i < shown; ++i) rows.push_back(found[i]->row);
     for (size_t a = 0; a < r.axes.size(); ++a) {
       std::vector<std::string> values;
       for (size_t i = 0; i < shown; ++i) values.push_back(escape_text(found[i]->values[a]));
-      cells.add(r.axes[a].c_str(), '>', std::move(values));
+      cells.add(r.axes[a], '>', std::move(values));
     }
     add_columns(cells, kStepFigures, rows);
     std::vector<std::string> remarks;
     for (const StepRow& row : rows)
       remarks.emplace_back(!row.runs() ? "cannot run" : row.fits() ? "" : "out of memory");
     cells.add("", '<', std::move(remarks));
-    text += cells.table(style) + '\n';
+    text += cells.text(style) + '\n';
   }
   if (shown < found.size())
     text += fmt::format("  and {} more points: --csv has all\n",

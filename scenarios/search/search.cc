@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -240,6 +241,7 @@ class Searcher {
     Decided decided = Decided::open;
     SearchRow row;
     bool simulated = false, bound_too_high = false;
+    std::optional<StepRow> point{};
   };
 
   Trial attempt(uint32_t index, Evaluator& evaluator) const {
@@ -296,7 +298,17 @@ class Searcher {
                         : trial.decided == Decided::constraint
                             ? SearchRow::Outcome::breaks_constraint
                             : SearchRow::Outcome::fits;
+    trial.point = point_of(*scenario, layout, step);
     return trial;
+  }
+
+  // Of what was simulated to its end, where points are asked for.
+  std::optional<StepRow> point_of(const Scenario& scenario, const Layout& layout,
+                                  const Evaluator::Trial& step) const {
+    using Outcome = Evaluator::Trial::Outcome;
+    const bool ended = step.outcome == Outcome::fits || step.outcome == Outcome::too_large;
+    if (!run_.points || !ended || step.time <= Time{} || step.reserved.value <= 0) return {};
+    return step_row(scenario, settings_text(space_.settings_of(layout)), step, job_);
   }
 
   // As Evaluator::attempt(), of a step that is simulated to its end, or was.
@@ -375,6 +387,7 @@ class Searcher {
     decided_[index] = trial.decided;
     if (trial.bound_too_high) ++answer_.bounds_too_high;
     if (trial.simulated) answer_.rows.push_back(trial.row);
+    if (trial.point) points_.emplace(index, *std::move(trial.point));
     if (trial.decided != Decided::fits && trial.decided != Decided::constraint) return;
     const Layout& l = layouts()[index];
     Found found{values(l.place, trial.row.time, trial.row.reserved),
@@ -469,6 +482,7 @@ class Searcher {
       r.faster =
           std::ranges::count_if(found_, [&](const Found& f) { return f.time < *run_.against; });
     choose_next();
+    rank_points();
     if (found_.empty() && breaking_)
       describe_breaking();
     else if (found_.empty() && !stopped_)
@@ -524,23 +538,67 @@ class Searcher {
     }
   }
 
+  // In the order of the answer: those that fit and keep the constraints, best first.
+  void rank_points() {
+    struct Ranked {
+      bool counts = false;
+      Found found;  // values and layout alone
+    };
+    std::vector<Ranked> order;
+    for (const auto& [index, row] : points_) {
+      const Layout& l = layouts()[index];
+      const Time time{*row.step_time_ps};
+      const Bytes reserved{*row.reserved_bytes};
+      // One that was looked at as a step alone is not decided by that.
+      const bool counts =
+          decided_[index] == Decided::fits ||
+          (decided_[index] != Decided::constraint && reserved <= room_of(Bytes{row.usable_bytes}) &&
+           keeps_constraints(index, time, reserved));
+      order.push_back({counts, {values(l.place, time, reserved), index, {}, {}, {}, {}}});
+    }
+    std::ranges::sort(order, [](const Ranked& a, const Ranked& b) {
+      return a.counts != b.counts ? a.counts : a.found < b.found;
+    });
+    StepPoints& points = answer_.points;
+    std::map<uint32_t, size_t> places;
+    for (const Ranked& r : order) {
+      if (r.counts) ++points.counted;
+      places.emplace(r.found.layout, points.rows.size());
+      points.rows.push_back(std::move(points_.at(r.found.layout)));
+    }
+    for (const auto& [layout, axis] : steps_) points.steps.push_back({axis, places.at(layout)});
+  }
+
+  bool keeps_constraints(uint32_t index, Time time, Bytes reserved) const {
+    if (settings_.constraints.empty()) return true;
+    const auto resolved = space_.scenario(layouts()[index]);
+    const Scenario* scenario = std::get_if<Scenario>(&resolved);
+    return scenario != nullptr && broken_by(layouts()[index], *scenario, time, reserved).empty();
+  }
+
   // What the layouts next to the first take and hold, whatever the bounds say of them.
   void find_steps(uint32_t first) {
     const std::vector<LayoutStep> steps = steps_from(space_, layouts(), first);
     std::vector<std::optional<SearchStep>> found(steps.size());
+    std::vector<std::optional<StepRow>> points(steps.size());
     for (size_t from = 0; from < steps.size() && !stopped();) {
       const size_t count = std::min(4 * threads(), steps.size() - from);
       for_each_item(count, run_.jobs, [&](size_t i, size_t t) {
-        found[from + i] = take_step(steps[from + i], *evaluators_[t]);
+        found[from + i] = take_step(steps[from + i], *evaluators_[t], points[from + i]);
       });
       from += count;
     }
-    for (std::optional<SearchStep>& step : found)
-      if (step) answer_.result.steps.push_back(*std::move(step));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (!found[i]) continue;
+      if (points[i]) points_.emplace(steps[i].layout, *std::move(points[i]));
+      if (points_.contains(steps[i].layout)) steps_.emplace_back(steps[i].layout, found[i]->axis);
+      answer_.result.steps.push_back(*std::move(found[i]));
+    }
   }
 
-  // Nothing if the layout is illegal or cannot run.
-  std::optional<SearchStep> take_step(const LayoutStep& step, Evaluator& evaluator) const {
+  // Nothing if the layout is illegal or cannot run.  What is simulated anew is a point too.
+  std::optional<SearchStep> take_step(const LayoutStep& step, Evaluator& evaluator,
+                                      std::optional<StepRow>& point) const {
     const auto resolved = space_.scenario(layouts()[step.layout]);
     const Scenario* scenario = std::get_if<Scenario>(&resolved);
     if (scenario == nullptr) return {};
@@ -553,6 +611,7 @@ class Searcher {
     const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
     using Outcome = Evaluator::Trial::Outcome;
     if (trial.outcome == Outcome::impossible) return {};
+    point = point_of(*scenario, layouts()[step.layout], trial);
     const bool fits = trial.outcome == Outcome::fits;
     return SearchStep{step.axis,
                       step.from,
@@ -608,6 +667,9 @@ class Searcher {
   std::vector<Found> found_;                            // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
+  JobFacts job_;
+  std::map<uint32_t, StepRow> points_;                   // by layout
+  std::vector<std::pair<uint32_t, std::string>> steps_;  // layout, axis
   bool stopped_ = false;
 };
 

@@ -17,6 +17,7 @@
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
 #include "sim/search_result.h"
+#include "sim/step_row.h"
 
 namespace stepcast {
 
@@ -43,6 +44,7 @@ struct SearchRun {
   bool exhaustive = false;  // simulate every layout: for tests of the bounds
   bool any = false;         // end with the first round that finds a layout
   bool forecasts = true;    // of the best, with account and interval
+  bool points = false;      // all that were simulated to their end, as rows: SearchAnswer::points
   int64_t next = 0;         // how many layouts to name that are worth measuring
   // A step time to compare with: all layouts that are faster are found and counted.
   std::optional<Time> against{};
@@ -70,6 +72,7 @@ struct SearchAnswer {
   std::vector<Layout> layouts;              // all of them
   std::vector<ScenarioDocument> documents;  // of each of result.best: the scenario with that layout
   std::vector<ScenarioDocument> next;       // likewise of result.next
+  StepPoints points;                        // without keys; the first is the best
   int64_t bounds_too_high = 0;              // bounds above what was simulated: none, or a bug
 };
 

@@ -3,63 +3,13 @@
 // person would.  CHROMIUM and FIREFOX name them; without these Debian's are taken.  With
 // UPDATE_VIEWS=1 the kept views (views/*.png) are taken anew.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
-import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { before, describe, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-
-const tools = createRequire(resolve(process.env.PAGE_TOOLS, "package.json"));
-const { chromium } = tools("playwright-core");
-const here = dirname(fileURLToPath(import.meta.url));
-const examples = resolve(here, "../../scenarios/examples");
-const place = mkdtempSync(join(tmpdir(), "stepcast-page-"));
-const run = (...args) =>
-  execFileSync(process.env.STEPCAST, args, { cwd: place, encoding: "utf8", maxBuffer: 1 << 28 });
-
-/** Writes the report of a scenario; its path, and the result as JSON. */
-function report(name, file, ...options) {
-  const json = JSON.parse(run("run", file, ...options, "--html", name, "--json", "--quiet"));
-  return { path: join(place, name), json };
-}
-
-let browser;
-before(async () => {
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"],
-  });
-});
-after(async () => {
-  await browser?.close();
-  rmSync(place, { recursive: true, force: true });
-});
-
-/** Opens a report and waits until it can be used; what it asked for and complained of is `said`. */
-async function open(path, { hash = "", ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1400, height: 1000 }, colorScheme: "light", ...options });
-  const page = await context.newPage();
-  const said = [];
-  page.on("console", (m) => said.push(`${m.type()}: ${m.text()}`));
-  page.on("pageerror", (e) => said.push("error: " + e.message));
-  page.on("request", (r) => {
-    if (!r.url().startsWith("file://" + path) && !r.url().startsWith("data:image/svg+xml;base64,")) said.push("request " + r.url());
-  });
-  page.on("dialog", (d) => { said.push("dialog " + d.message()); d.dismiss(); });
-  await page.goto("file://" + path + hash);
-  if (options.javaScriptEnabled !== false)
-    for (let tries = 0; tries < 600; ++tries) {
-      if (await page.evaluate(() => document.documentElement.dataset.ready)) break;
-      await new Promise((done) => setTimeout(done, 50));
-    }
-  return { page, said, close: () => context.close() };
-}
+import { browser, examples, here, open, place, report, run, seriousFindings, settle, stateOf, tools } from "./harness.mjs";
 
 const redraws = (page) => page.evaluate(() => Number(document.querySelector("#gantt canvas").dataset.redraw));
-const settle = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 260)))));
-const stateOf = (page) => page.evaluate(() => Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
 
 describe("a small step", () => {
   let toy;
@@ -245,6 +195,20 @@ describe("a small step", () => {
     }
   });
 
+  test("what is drawn on canvases is light on paper, and as it was afterwards", async () => {
+    const { page, close } = await open(toy.path, { colorScheme: "dark" });
+    const corner = () => page.locator("#memory-chart canvas").evaluate((c) => [...c.getContext("2d").getImageData(c.width - 3, c.height - 3, 1, 1).data.slice(0, 3)]);
+    await settle(page);
+    const dark = await corner();
+    assert.ok(Math.max(...dark) < 100, String(dark));
+    await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+    assert.deepEqual(await corner(), [255, 255, 255]);
+    await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+    assert.deepEqual(await corner(), dark);
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
+    await close();
+  });
+
   test("says the same without JavaScript", async () => {
     const { page, close } = await open(toy.path, { javaScriptEnabled: false });
     assert.ok(await page.locator("svg.gantt").isVisible());
@@ -264,11 +228,7 @@ describe("a small step", () => {
     test(`axe has no serious finding, ${colorScheme}`, async () => {
       const { page, close } = await open(toy.path, { colorScheme });
       await page.keyboard.press("m");
-      // Past the policy of the page, which lets no script in: evaluated by the browser's debugger.
-      await page.evaluate(readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8"));
-      const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      const serious = found.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-      assert.deepEqual(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).slice(0, 3)}`), []);
+      assert.deepEqual(await seriousFindings(page, readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8")), []);
       await close();
     });
 });
@@ -431,24 +391,6 @@ describe("names out of files", () => {
       if (javaScriptEnabled) assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 1400);
       const settings = await page.locator("#scenario").textContent();
       for (let n = 3; n <= 7; ++n) assert.ok(settings.includes(`<img src=x onerror=window.pwned=${n}>`), String(n));
-      await close();
-    }
-  });
-});
-
-describe("a search", () => {
-  test("has the layouts, the front and the funnel of --json", async () => {
-    writeFileSync(join(place, "search.yaml"), 'name: "<b>search</b>"\nmodel: llama3-8b\ncluster: dgx-h100 x 1\nbatch: {global: 16, seq: 4096}\n' +
-      "search: {where: \"cp == 1 and micro == 1 and recompute == 'none'\"}\n");
-    const json = JSON.parse(run("search", "search.yaml", "--top", "5", "--budget", "500s", "--html", "search.html", "--json", "--quiet"));
-    for (const width of [1400, 420]) {
-      const { page, said, close } = await open(join(place, "search.html"), { viewport: { width, height: 900 } });
-      assert.deepEqual(said, []);
-      assert.equal(await page.locator("h1").innerText(), "<b>search</b>");
-      assert.match(await page.locator("#scenario").innerText(), /stepcast search search.yaml --top 5 --budget 500s/);
-      assert.equal(await page.locator("#best tbody tr").count(), json.best.length);
-      assert.equal(await page.locator("#front circle").count(), json.best.length);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width);
       await close();
     }
   });

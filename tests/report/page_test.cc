@@ -112,6 +112,7 @@ TEST(ComparePage, OfSeveralSeedsTheMeansAreCompared) {
 SearchResult found_layouts() {
   SearchResult search;
   search.name = "<b>s</b>";
+  search.objectives = {SearchObjective::step_time};
   search.points = 100;
   search.illegal = {{"rule", "<i>illegal</i>", 90}};
   search.layouts = 10;
@@ -128,16 +129,92 @@ SearchResult found_layouts() {
   return search;
 }
 
-std::string search_page_of(const SearchResult& search) {
+// Rows as a store has them: of a few axes, some too large.
+StepRow row_of(int i) {
+  StepRow row;
+  row.key = {static_cast<uint64_t>(i), 0};
+  row.name = "<b>s</b>";
+  row.file = "my run.yaml";
+  row.gpu = "H100-SXM";
+  row.tp = int64_t{1} << i % 4;
+  row.pp = int64_t{1} << i / 4 % 4;
+  row.micro_batch = 1 + i / 16 % 4;
+  row.recompute = "none";
+  row.schedule = "<u>1f1b</u>";
+  row.settings = "parallel.tp=" + std::to_string(row.tp) + " 'name=<s> " + std::to_string(i) + "'";
+  row.step_time_ps = int64_t{10'000'000'000'000} + int64_t{i} * 7'654'321'987 % 5'000'000'000'000;
+  row.peak_bytes = int64_t{30} << 30;
+  row.reserved_bytes = (int64_t{20} << 30) + int64_t{i} * 1'234'567'891 % (int64_t{60} << 30);
+  row.usable_bytes = int64_t{70} << 30;
+  row.tokens_per_gpu_s = 1e16 / static_cast<double>(*row.step_time_ps);
+  row.mfu = *row.tokens_per_gpu_s / 2500;
+  return row;
+}
+
+std::vector<StepRow> rows_of(int count) {
+  std::vector<StepRow> rows;
+  for (int i = 0; i < count; ++i) rows.push_back(row_of(i));
+  return rows;
+}
+
+std::string search_page_of(const SearchResult& search, const StepPoints& points = {}) {
   std::string page;
-  write_search_page(search, {}, [&](std::string_view piece) { page += piece; });
+  write_search_page(search, points, {}, [&](std::string_view piece) { page += piece; });
   return page;
 }
 
+std::string store_page_of(std::vector<StepRow> rows) {
+  StorePage store;
+  store.names = {"<b>s</b>"};
+  store.best = rank_steps(rows, store.ranking);
+  store.steps = stored_steps(std::move(rows), store.ranking);
+  PageFacts facts;
+  facts.files = {"<i>runs</i>.db"};
+  std::string page;
+  write_store_page(store, facts, [&](std::string_view piece) { page += piece; });
+  return page;
+}
+
+TEST(StorePage, ListsAndDrawsTheRows) {
+  const std::string page = store_page_of(rows_of(64));
+  EXPECT_EQ(count_of(page, "<svg class=\"scatter\""), 1u);
+  EXPECT_EQ(count_of(page, "<circle class=\"first\""), 1u);
+  EXPECT_EQ(count_of(page, "dots lost"), 1u);
+  EXPECT_THAT(page, HasSubstr("64 forecasts, of which "));
+  EXPECT_THAT(
+      page,
+      HasSubstr("<code>stepcast run 'my run.yaml' -s parallel.tp=1 -s 'name=&lt;s&gt; 0'</code>"));
+  EXPECT_THAT(page, HasSubstr("&lt;i&gt;runs&lt;/i&gt;.db"));
+  for (const char* tag : {"<b>s<", "<u>1f1b", "<s>", "<i>runs"})
+    EXPECT_EQ(count_of(page, tag), 0u) << tag;
+}
+
+TEST(StorePage, IsTheSameInWhateverOrderRowsAreRead) {
+  std::vector<StepRow> rows = rows_of(64), back(rows.rbegin(), rows.rend());
+  back.insert(back.end(), rows.begin(), rows.begin() + 9);
+  EXPECT_EQ(store_page_of(rows), store_page_of(back));
+}
+
+TEST(StorePage, WithoutARowThatFitsSaysSo) {
+  std::vector<StepRow> rows = rows_of(3);
+  for (StepRow& row : rows) row.reserved_bytes = row.usable_bytes;
+  const std::string page = store_page_of(rows);
+  EXPECT_THAT(page, HasSubstr("No row fits with 10 % of the memory left free and has step_time."));
+  EXPECT_EQ(count_of(page, "<circle"), 0u);
+  EXPECT_THAT(store_page_of({}), HasSubstr("0 forecasts"));
+}
+
+TEST(StorePage, OfAHundredThousandRowsHasSixMegabytes) {
+  EXPECT_LE(store_page_of(rows_of(100'000)).size(), 6'000'000u);
+}
+
 TEST(SearchPage, DrawsAndListsTheLayouts) {
-  const std::string page = search_page_of(found_layouts());
-  EXPECT_EQ(count_of(page, "<circle class=\"front\""), 2u);
-  EXPECT_EQ(count_of(page, "<circle class=\"other\""), 1u);
+  StepPoints points;
+  points.rows = rows_of(9);
+  points.counted = 4;
+  const std::string page = search_page_of(found_layouts(), points);
+  EXPECT_EQ(count_of(page, "<svg class=\"scatter\""), 1u);
+  EXPECT_THAT(page, HasSubstr("9 forecasts, of which 4 fit"));
   EXPECT_EQ(count_of(page, "<code>-s 'parallel.tp=&lt;s&gt;'</code>"), 3u);
   EXPECT_GE(count_of(page, "+10.0 %"), 1u);
   for (const char* tag : {"<b>s<", "<i>illegal", "<u>1f1b", "<s>"})

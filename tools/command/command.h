@@ -144,6 +144,7 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen);
 void add_sweep(CLI::App& app, Arguments& args, Command& chosen);
 void add_top(CLI::App& app, Arguments& args, Command& chosen);
 void add_merge(CLI::App& app, Arguments& args, Command& chosen);
+void add_report(CLI::App& app, Arguments& args, Command& chosen);
 void add_schedule(CLI::App& app, Arguments& args, Command& chosen);
 void add_topology(CLI::App& app, Arguments& args, Command& chosen);
 void add_calibrate(CLI::App& app, Arguments& args, Command& chosen);

@@ -18,14 +18,13 @@
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/in_situ_step.h"
-#include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "topology/traffic/step_traffic.h"
+#include "tools/command/page.h"
 
 namespace stepcast::cli {
 namespace {
@@ -110,12 +109,6 @@ std::vector<StageLine> stages_of(const Scenario& scenario) {
     if (s < costs.hops.size()) line.hop = hop_between(costs, s);
   }
   return lines;
-}
-
-LinkLoads links_of(const Scenario& scenario, const Result& result) {
-  return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
-                    perturbed_graph(scenario),
-                    route_options(scenario.cluster.fabric, scenario.seed));
 }
 
 // "ranks in order tp-cp-dp-pp on 8 nodes of 8 GPUs"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/page.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 
 #include "report/format.h"
@@ -21,10 +23,16 @@ std::string command_of(const Arguments& args, std::string command) {
     command +=
         (&schedule == &args.schedules.front() ? " --schedules " : ",") + shell_word(schedule);
   for (const std::string& where : args.where) command += " --where " + shell_word(where);
-  if (!args.objectives.empty()) command += " --objective " + shell_word(join(args.objectives, ","));
+  if (!args.objectives.empty())
+    command += (command.starts_with("stepcast report") ? " --by " : " --objective ") +
+               shell_word(join(args.objectives, ","));
   if (!args.with_schedules.empty())
     command += " --schedules " + shell_word(join(args.with_schedules, ","));
   if (!args.gpus.empty()) command += " --gpus " + shell_word(args.gpus);
+  if (args.pareto) command += " --pareto";
+  if (args.memory_margin) command += fmt::format(" --memory-margin {}", *args.memory_margin);
+  if (args.tokens) command += fmt::format(" --tokens {}", *args.tokens);
+  if (args.gpu_price) command += fmt::format(" --price {}USD/GPUh", *args.gpu_price);
   if (args.top) command += " --top " + std::to_string(*args.top);
   if (args.budget)
     command += " --budget " + exact_decimal(args.budget->count(), 1'000'000'000'000) + 's';
@@ -50,24 +58,26 @@ std::vector<PublishedFigures> published_in(const Scenario& scenario) {
   return published;
 }
 
-PageFacts page_facts(const Scenario& scenario, const Arguments& args) {
+PageFacts page_facts(const Result& result, const Scenario& scenario, const Arguments& args) {
   PageFacts facts;
   facts.version = version();
   facts.command = command_of(args, "stepcast run");
   facts.description = scenario.description;
   facts.settings = setting_lines_of(scenario);
   facts.published = published_in(scenario);
+  if (result.graph && result.prices) facts.links = links_of(scenario, result);
   TopologyView view = cluster_view(scenario.cluster);
   view.title = scenario.cluster.name;
   facts.cluster_svg = topology_svg(view);
   return facts;
 }
 
-void write_to_file(const Arguments& args, const std::function<void(const PageSink&)>& write) {
-  OutputFile file(args.html, args.force);
+void write_to_file(const std::string& name, const Arguments& args,
+                   const std::function<void(const PageSink&)>& write) {
+  OutputFile file(name, args.force);
   write([&](std::string_view piece) { file.write(piece); });
   file.commit();
-  if (!args.quiet) write_stderr("report: " + escape_text(args.html) + "; any browser opens it\n");
+  if (!args.quiet) write_stderr("report: " + escape_text(name) + "; any browser opens it\n");
 }
 
 }  // namespace
@@ -82,8 +92,9 @@ void check_page_options(const Arguments& args) {
 }
 
 void write_page(const Result& result, const Scenario& scenario, const Arguments& args) {
-  const PageFacts facts = page_facts(scenario, args);
-  write_to_file(args, [&](const PageSink& sink) { write_run_page(result, facts, sink); });
+  const PageFacts facts = page_facts(result, scenario, args);
+  write_to_file(args.html, args,
+                [&](const PageSink& sink) { write_run_page(result, facts, sink); });
 }
 
 void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
@@ -96,16 +107,30 @@ void write_compare_page(std::span<const Result> results, std::span<const Scenari
   PageFacts facts;
   facts.version = version();
   facts.command = command_of(args, "stepcast compare");
-  write_to_file(args, [&](const PageSink& sink) {
+  write_to_file(args.html, args, [&](const PageSink& sink) {
     write_compare_page(cases, baseline, facts, left_out, sink);
   });
 }
 
-void write_search_page(const SearchResult& search, const Arguments& args) {
+void write_search_page(const SearchResult& search, const StepPoints& points, const Scenario* best,
+                       const Arguments& args) {
   PageFacts facts;
   facts.version = version();
   facts.command = command_of(args, "stepcast search");
-  write_to_file(args, [&](const PageSink& sink) { write_search_page(search, facts, sink); });
+  if (best != nullptr) facts.settings = setting_lines_of(*best);
+  facts.settings_of = " of the best layout";
+  write_to_file(args.html, args,
+                [&](const PageSink& sink) { write_search_page(search, points, facts, sink); });
+}
+
+void write_store_page(StorePage& page, const std::vector<std::string>& files,
+                      const Arguments& args) {
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast report");
+  facts.files = files;
+  write_to_file(args.output, args,
+                [&](const PageSink& sink) { write_store_page(page, facts, sink); });
 }
 
 }  // namespace stepcast::cli

@@ -4,18 +4,24 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
+#include "report/html/page.h"
 #include "report/text/compare.h"
 #include "report/text/topology.h"
 #include "scenarios/scenario.h"
+#include "sim/link_loads.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
+#include "sim/step_row.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
 
 // The cluster of a scenario as reports see it.
 TopologyView cluster_view(const Cluster& cluster);
+// Its links, as groups of ranks use them in a step.  REQUIRES: result.graph and result.prices.
+LinkLoads links_of(const Scenario& scenario, const Result& result);
 
 // Before anything is simulated: that args.html, if it is given, is a file that may be written.
 // Throws InputError.
@@ -28,6 +34,12 @@ void write_compare_page(std::span<const Result> results, std::span<const Scenari
                         std::span<const std::string> names, size_t baseline,
                         std::span<const LeftOut> left_out, const Arguments& args);
 
-void write_search_page(const SearchResult& search, const Arguments& args);
+// `best`: the scenario of the first layout, if there is one.
+void write_search_page(const SearchResult& search, const StepPoints& points, const Scenario* best,
+                       const Arguments& args);
+
+// To args.output.
+void write_store_page(StorePage& page, const std::vector<std::string>& files,
+                      const Arguments& args);
 
 }  // namespace stepcast::cli

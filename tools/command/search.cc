@@ -70,6 +70,17 @@ std::vector<std::string> run_words(const Arguments& args) {
   return words;
 }
 
+// With the scenario of the best layout.
+void write_page_of(SearchAnswer& answer, const Arguments& args) {
+  answer.points.keep_first(kMostPagePoints);
+  if (answer.documents.empty()) {
+    write_search_page(answer.result, answer.points, nullptr, args);
+    return;
+  }
+  const auto best = answer.documents.front().try_resolve();
+  write_search_page(answer.result, answer.points, std::get_if<Scenario>(&best), args);
+}
+
 int search_command(const Arguments& args, const Terminal& terminal) {
   using Clock = std::chrono::steady_clock;
   check_page_options(args);
@@ -98,6 +109,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, "search", run.shard);
   if (store) run.remember = store->remember();
+  run.points = !args.html.empty();
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
@@ -131,7 +143,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   else
     write_stdout(search_text(answer.result, style));
   if (folder) folder->write(answer);
-  if (!args.html.empty()) write_search_page(answer.result, args);
+  if (!args.html.empty()) write_page_of(answer, args);
   if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
 }

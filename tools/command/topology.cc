@@ -9,6 +9,7 @@
 #include "report/svg/topology.h"
 #include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
+#include "scenarios/forecast/perturbed_ranks.h"
 #include "sim/diagnostic.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -125,6 +126,12 @@ TopologyView read_view(const Arguments& args) {
 }
 
 }  // namespace
+
+LinkLoads links_of(const Scenario& scenario, const Result& result) {
+  return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
+                    perturbed_graph(scenario),
+                    route_options(scenario.cluster.fabric, scenario.seed));
+}
 
 TopologyView cluster_view(const Cluster& cluster) {
   const ClusterGraph graph = cluster_graph(cluster);

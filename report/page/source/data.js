@@ -1,35 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what report/html/step_data.cc writes.
 
-class Reader {
-  constructor(bytes) {
-    this.bytes = bytes;
-    this.at = 0;
-  }
-
-  unsigned() {
-    let value = 0, factor = 1, byte;
-    do {
-      byte = this.bytes[this.at++];
-      value += (byte & 127) * factor;
-      factor *= 128;
-    } while (byte > 127);
-    return value;
-  }
-
-  signed() {
-    const v = this.unsigned();
-    return v % 2 === 0 ? v / 2 : -(v + 1) / 2;
-  }
-}
-
-async function inflate(text) {
-  const binary = atob(text.trim());
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; ++i) bytes[i] = binary.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
+import { Reader, inflate } from "./bytes.js";
 
 export const kOp = { work: 0, stream: 1, phase: 2, label: 3, layer: 4, spend: 5, size: 6 };
 
@@ -109,9 +81,7 @@ function readRank(reader, step, rank, last) {
 /** The whole step; see step_data.h for what is in it. */
 export async function readStep(text) {
   const reader = new Reader(await inflate(text));
-  const length = reader.unsigned();
-  const step = JSON.parse(new TextDecoder().decode(reader.bytes.subarray(reader.at, reader.at + length)));
-  reader.at += length;
+  const step = reader.header();
   for (const pass of step.passes) pass.count = pass.ops.length / kOp.size;
   step.programs = step.roles.map(() => readProgram(reader));
   step.transfers = readRendezvous(reader, step.rendezvous);

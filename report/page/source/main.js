@@ -4,6 +4,8 @@ import { readStep } from "./data.js";
 import { Timeline } from "./timeline.js";
 import { MemoryChart } from "./memory.js";
 import { downloadTrace } from "./download.js";
+import { Points } from "./points.js";
+import { readPoints } from "./points_data.js";
 
 const root = document.documentElement;
 const charts = [];
@@ -38,20 +40,25 @@ function contents() {
   return h("nav", { "aria-label": "Panels" }, links, themeButton());
 }
 
+// Paper is light: what is drawn on canvases is drawn anew in light colours, and again afterwards.
 function onPaper() {
-  let closed = [];
+  let closed = [], theme;
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
     for (const d of closed) d.open = true;
+    theme = root.dataset.theme;
+    root.dataset.theme = "light";
+    for (const chart of charts) chart.theme();
   });
-  addEventListener("afterprint", () => { for (const d of closed) d.open = false; });
+  addEventListener("afterprint", () => {
+    for (const d of closed) d.open = false;
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    for (const chart of charts) chart.theme();
+  });
 }
 
-async function begin() {
-  root.classList.add("js");
-  document.querySelector("header").after(contents());
-  onPaper();
-  const texts = document.getElementById("data").textContent.split(/\s+/).filter(Boolean);
+async function drawSteps(texts) {
   const steps = [];
   for (const text of texts) steps.push(await readStep(text));
   // Steps beside each other are drawn over the same axis and move together.
@@ -65,6 +72,16 @@ async function begin() {
   });
   const memory = document.getElementById("memory-chart");
   if (memory) charts.push(new MemoryChart(steps[0], memory));
+}
+
+async function begin() {
+  root.classList.add("js");
+  document.querySelector("header").after(contents());
+  onPaper();
+  const texts = document.getElementById("data").textContent.split(/\s+/).filter(Boolean);
+  const scatter = document.getElementById("scatter");
+  if (scatter) charts.push(new Points(await readPoints(texts[0]), scatter, document.getElementById("lines")));
+  else if (document.querySelector(".timeline")) await drawSteps(texts);
   requestAnimationFrame(() => requestAnimationFrame(() => { root.dataset.ready = Math.round(performance.now()); }));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours for canvases, out of the style sheet, so that both themes have one source.
 
-const kNames = ["ground", "panel", "ink", "dim", "rule", "accent", "mark", "F", "B", "W", "R", "U", "X", "O"];
+const kNames = ["ground", "panel", "ink", "dim", "rule", "accent", "mark", "F", "B", "W", "R", "U", "X", "O", "lost"];
 
 function rgb(text) {
   const hex = text.trim().replace("#", "");

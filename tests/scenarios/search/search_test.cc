@@ -14,6 +14,7 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/sweep.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast::search_test {
@@ -138,6 +139,54 @@ std::vector<Space> spaces_here() {
 
 INSTANTIATE_TEST_SUITE_P(Search, Spaces, ::testing::ValuesIn(spaces_here()),
                          [](const auto& space) { return std::string(space.param.name); });
+
+TEST(SearchPoints, AreAllThatWasSimulatedToItsEndBestFirst) {
+  const ScenarioDocument asked = document(scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 2048,
+                                                   "space: {parallel.cp: 1, batch.micro: [1, 2]}"));
+  SearchRun run;
+  run.points = true;
+  const SearchAnswer answer = search_layouts(asked, {}, run);
+  const StepPoints& points = answer.points;
+  ASSERT_FALSE(points.rows.empty());
+  ASSERT_FALSE(answer.result.best.empty());
+  const FoundLayout& best = answer.result.best.front();
+  const StepRow& first = points.rows.front();
+  EXPECT_EQ(first.step_time_ps, best.step_time.count());
+  EXPECT_EQ(first.reserved_bytes, best.reserved.value);
+  EXPECT_EQ(first.settings, settings_text(best.set));
+  EXPECT_DOUBLE_EQ(first.tokens_per_gpu_s.value_or(0), best.tokens_per_gpu_s);
+  const auto fit = std::ranges::count(answer.rows, SearchRow::Outcome::fits, &SearchRow::outcome);
+  EXPECT_GE(static_cast<int64_t>(points.counted), fit);
+  for (size_t i = 1; i < points.counted; ++i)
+    EXPECT_LE(points.rows[i - 1].step_time_ps, points.rows[i].step_time_ps);
+  ASSERT_FALSE(points.steps.empty());
+  for (const StepPoints::Step& step : points.steps) EXPECT_LT(step.row, points.rows.size());
+  EXPECT_TRUE(search_layouts(asked).points.rows.empty());
+}
+
+TEST(SearchPoints, DoNotDependOnThreads) {
+  const ScenarioDocument asked =
+      document(scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 2048, "space: {parallel.cp: 1}"));
+  SearchRun run;
+  run.points = true;
+  const StepPoints one = search_layouts(asked, {}, run).points;
+  run.jobs = 4;
+  const StepPoints four = search_layouts(asked, {}, run).points;
+  EXPECT_EQ(one.rows, four.rows);
+  EXPECT_EQ(one.counted, four.counted);
+}
+
+TEST(SearchPoints, WhatBreaksAConstraintIsBehindWhatCounts) {
+  const ScenarioDocument asked = document(scenario(
+      "llama3-8b", 8, "dgx-h100 x 1", 16, 2048,
+      "constraints: ['peak_memory <= 0.5 * gpu.memory'], space: {parallel.cp: 1, batch.micro: 1}"));
+  SearchRun run;
+  run.points = true;
+  const StepPoints points = search_layouts(asked, {}, run).points;
+  ASSERT_GT(points.counted, 0u);
+  for (size_t i = 0; i < points.rows.size(); ++i)
+    EXPECT_EQ(*points.rows[i].reserved_bytes <= (int64_t{40} << 30), i < points.counted) << i;
+}
 
 TEST(Search, ThreadsAndTheirNumberChangeNothing) {
   const std::string& text = spaces().front().text;

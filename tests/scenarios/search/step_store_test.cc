@@ -385,6 +385,48 @@ TEST(Ranking, IsThatOfTheRowsInAnyOrder) {
   }
 }
 
+TEST(Ranking, OfAllRowsSaysWhatBecameOfThem) {
+  StepRow tight = row(1), deadlock = row(2), wide = row(3), fast = row(4);
+  tight.reserved_bytes = tight.usable_bytes;
+  tight.step_time_ps = 1;
+  deadlock.step_time_ps.reset();
+  fast.step_time_ps = *wide.step_time_ps - 1;
+  const StoredSteps all = stored_steps({wide, tight, deadlock, fast, wide}, {});
+  EXPECT_EQ(all.rows, 4);
+  ASSERT_EQ(all.points.rows.size(), 3u);
+  EXPECT_EQ(all.points.counted, 2u);
+  EXPECT_EQ(all.points.rows[0].key, fast.key);
+  EXPECT_EQ(all.points.rows[1].key, wide.key);
+  EXPECT_EQ(all.points.rows[2].key, tight.key);
+  ASSERT_EQ(all.decided.size(), 3u);
+  for (const SearchRule& rule : all.decided)
+    EXPECT_EQ(rule.count, rule.name == "fits" ? 2 : 1) << rule.name;
+  StepRanking by_price;
+  by_price.by = {SearchObjective::price};
+  EXPECT_EQ(stored_steps({wide}, by_price).decided.front().name, "unknown");
+}
+
+TEST(Ranking, OfPointsTheFirstAreKept) {
+  StepPoints points;
+  points.rows = {row(1), row(2), row(3)};
+  points.counted = 3;
+  points.steps = {{"TP", 0}, {"PP", 2}};
+  points.keep_first(2);
+  EXPECT_EQ(points.rows.size(), 2u);
+  EXPECT_EQ(points.counted, 2u);
+  EXPECT_EQ(points.left_out, 1u);
+  ASSERT_EQ(points.steps.size(), 1u);
+  EXPECT_EQ(points.steps[0].axis, "TP");
+}
+
+TEST(Ranking, SettingsAreReadBackAsTheyWereWritten) {
+  const std::vector<std::string> words{"parallel.tp=2", "name=a b", "it's", ""};
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
+  EXPECT_EQ(shell_words(text), words);
+  EXPECT_TRUE(shell_words("").empty());
+}
+
 TEST(Ranking, LeavesOutWhatDoesNotFit) {
   StepRow tight = row(1), deadlock = row(2), wide = row(3);
   tight.reserved_bytes = tight.usable_bytes;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands that rank the rows of stores have in common: `stepcast top`, `stepcast report`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/step_row.h"
+#include "tools/command/command.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stepcast::cli {
+
+// --by, --pareto, -n, --memory-margin, --tokens, --price.
+void add_ranking(CLI::App* sub, Arguments& args);
+
+// Throws InputError E004.
+StepRanking ranking_of(const Arguments& args);
+
+// The stores that args.files names.  Throws InputError as store_files().
+std::vector<std::string> all_files(const Arguments& args);
+
+}  // namespace stepcast::cli
