@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "job/training.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/forecast/forecast.h"
@@ -65,7 +66,10 @@ Bytes most_usable(const Scenario& s) {
 class Searcher {
  public:
   Searcher(const ScenarioDocument& document, const SearchOptions& options, const SearchRun& run)
-      : space_(document, options), run_(run), settings_(space_.settings()) {}
+      : space_(document, options),
+        run_(run),
+        settings_(space_.settings()),
+        job_(read_job(document)) {}
 
   SearchAnswer search() {
     SearchSpace::Layouts layouts = space_.layouts([this] { return stopped(); });
@@ -131,6 +135,11 @@ class Searcher {
     return settings_.tokens / tokens;
   }
 
+  // Seconds of the whole job: a longer step never takes less.
+  double job_time(const SearchPlace& p, Time step) const {
+    return job_seconds(job_, *p.scenario, to_seconds(step), steps_of(p));
+  }
+
   // What a search makes as small as it can.
   double value(SearchObjective objective, uint16_t place, Time time, Bytes memory) const {
     const SearchPlace& p = space_.places()[place];
@@ -141,9 +150,8 @@ class Searcher {
         return to_seconds(time) * gpus /
                (static_cast<double>(p.global_batch) * static_cast<double>(p.scenario->plan.seq));
       case SearchObjective::peak_memory: return static_cast<double>(memory.value);
-      case SearchObjective::days: return to_seconds(time) * steps_of(p) / 86400;
-      case SearchObjective::price:
-        return to_seconds(time) * steps_of(p) / 3600 * gpus * settings_.price;
+      case SearchObjective::days: return job_time(p, time) / 86400;
+      case SearchObjective::price: return job_time(p, time) / 3600 * gpus * settings_.price;
     }
     return 0;
   }
@@ -607,6 +615,7 @@ class Searcher {
   SearchSpace space_;
   const SearchRun& run_;
   const SearchSettings& settings_;
+  const Job job_;
   SearchAnswer answer_;
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
