@@ -140,6 +140,7 @@ class JobReader {
   }
 
   void read_causes(Job& job, const JobCause& all) {
+    bool all_stated = true;
     for (const Value& item : v_.value("job.failures.causes")->items) {
       FieldValues c(item, "job.failures.causes[]", problems_);
       JobCause cause = all;
@@ -157,6 +158,8 @@ class JobReader {
                  init = time("job.failures.causes[].init");
       if (detect || replace || init)
         cause.restart = detect.value_or(0) + replace.value_or(0) + init.value_or(0);
+      else
+        all_stated = false;
       if (const auto repair = time("job.failures.causes[].repair")) {
         cause.repair = *repair;
         cause.takes_node = *repair > 0;
@@ -169,6 +172,7 @@ class JobReader {
                       {}, "per_node_day or per_job_day, above 0");
       job.causes.push_back(std::move(cause));
     }
+    job.says_restart = job.says_restart || all_stated;
     if (job.causes.empty())
       v_.refuse("E125", "job.failures.causes", "there are no causes in the list",
                 "{name: GPU, per_node_day: 0.002, detect: 2min, replace: 3min}");

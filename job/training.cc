@@ -96,6 +96,9 @@ Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
   if (!part.scenario.perturb.empty()) {
     ScenarioDocument equal = changed;
     equal.set("perturb", Value{});
+    // Which is left out beside perturbations (forecast/interference.h).
+    if (part.scenario.interference == Scenario::Interference::automatic)
+      equal.set("contention.interference", scalar_value("off"));
     part.undisturbed = to_seconds(forecast(equal.resolve(), options).step_time);
   }
   return part;
@@ -127,6 +130,7 @@ void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const
   if (!std::isfinite(slow)) return;
   double high = logarithm(slow / wall);
   if (job.fleet != nullptr) {
+    out.published_rates = true;
     const double few = wall_with(run, 1, job.fleet->low / job.fleet->per_node_day);
     const double many = wall_with(run, 1, job.fleet->high / job.fleet->per_node_day);
     if (!std::isfinite(many)) return;
@@ -316,7 +320,7 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
     e.joules = (e.gpu_watts + *host) * gpus * t.wall;
     e.step_joules = (*step_gpu_watts(gpu, parts.back().result.account) + *host) * gpus *
                     to_seconds(parts.back().result.step_time);
-    e.basis = "GPUs by kind of operation, hosts as measured of 8 x H100";
+    e.basis = "GPUs by kind of operation, hosts at 61 % of their rating as those of 8 x H100";
   }
   e.node_watts = e.joules / t.wall / nodes;
   return e;
@@ -393,26 +397,23 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
   }
   out.wanted_days = options.days;
   if (options.days) {
-    // More replicas take no longer: halving, then the neighbours for comparison.
+    why.clear();
+    // From the fewest on: with more GPUs failures and waits may take more than the steps gain.
     const std::vector<int64_t> nodes = node_counts(s);
-    const double longest = *options.days * kDay;
-    size_t low = 0, high = nodes.size();
-    while (low < high) {
-      const size_t middle = (low + high) / 2;
-      const auto& plan = at(nodes[middle]);
-      // What the cluster cannot hold is too many.
-      if (!plan || plan->wall <= longest)
-        high = middle;
-      else
-        low = middle + 1;
+    size_t found = 0;
+    while (found < nodes.size()) {
+      const auto& plan = at(nodes[found]);
+      if (plan && plan->wall <= *options.days * kDay) break;
+      ++found;
     }
-    for (size_t i = low < 2 ? 0 : low - 2; i < std::min(nodes.size(), low + 3); ++i) at(nodes[i]);
-    if (low < nodes.size() && known[nodes[low]] && known[nodes[low]]->wall <= longest)
-      known[nodes[low]]->chosen = true;
-    else
+    if (found < nodes.size()) {
+      known[nodes[found]]->chosen = true;
+      if (found + 1 < nodes.size()) at(nodes[found + 1]);
+    } else {
       out.warnings.push_back(
-          fmt::format("no number of GPUs that this layout takes does it in {} days: {}",
-                      *options.days, why.empty() ? "the batch has no more microbatches" : why));
+          fmt::format("no number of GPUs that this layout takes does it in {} days{}",
+                      *options.days, why.empty() ? "" : "; with more: " + why));
+    }
   }
   for (const auto& [nodes, plan] : known)
     if (plan) out.plans.push_back(*plan);

@@ -95,7 +95,8 @@ struct TrainingResult {
 
   TrainingTimes times;
   std::optional<double> wall_low, wall_high;  // 80 % interval
-  double useful_share = 0;                    // (useful / wall)
+  bool published_rates = false;  // the interval has the spread of published failure rates too
+  double useful_share = 0;       // steps that count / wall
   double interruptions = 0;
   double mtbf = 0;      // seconds; 0: nothing interrupts
   double recovery = 0;  // of one, in the mean

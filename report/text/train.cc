@@ -89,11 +89,10 @@ std::string checkpoint_lines(const TrainingResult& r) {
       train_line("checkpoints",
                  fmt::format("every {} ({} steps), {}", span_text(c.every), number_text(c.steps),
                              c.automatic ? "which loses least" : "as stated"));
-  text += train_line(
-      "", fmt::format("{} each, {}: steps stand {}, loading takes {}",
-                      metric(static_cast<double>(c.bytes.value), "B"),
-                      c.async ? "complete after " + span_text(c.save) : "written at once",
-                      span_text(c.block), span_text(c.load)));
+  text += train_line("", fmt::format("{} each{}: steps stand {}, loading takes {}",
+                                     metric(static_cast<double>(c.bytes.value), "B"),
+                                     c.async ? ", complete after " + span_text(c.save) : "",
+                                     span_text(c.block), span_text(c.load)));
   if (!c.automatic && c.best_wall > 0)
     text += train_line(
         "", fmt::format("best every {}; as stated costs {} more ({})", span_text(c.best_every),
@@ -178,9 +177,10 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
   text += fmt::format("{} tokens in {} steps\n\n", metric(r.tokens, ""), number_text(r.steps));
   text += train_line("training", days_of_seconds(r.times.wall));
   if (r.wall_low && r.wall_high)
-    text += train_line("80 % interval", days_of_seconds(*r.wall_low) + " to " +
-                                            days_of_seconds(*r.wall_high) +
-                                            "   of the step and of published failure rates");
+    text += train_line("80 % interval",
+                       days_of_seconds(*r.wall_low) + " to " + days_of_seconds(*r.wall_high) +
+                           (r.published_rates ? "   of the step and of published failure rates"
+                                              : "   of the step"));
   text += train_line("GPU-hours", metric(r.gpu_hours, ""));
   if (r.price) text += train_line("price", dollars(*r.price));
   text +=

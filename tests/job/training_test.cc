@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "job/power.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario_document.h"
@@ -205,6 +208,53 @@ TEST(Train, CheckpointsHoldWhatTheOptimizerHas) {
       "batch: {global: 2048, micro: 1, seq: 8192}\n",
       "405b.yaml");
   EXPECT_NEAR(checkpoint_bytes(s), 14 * 405'853'388'800.0, 1e-4 * 5.68e12);  // padded vocabulary
+}
+
+// GPU-hours from our own steps.  Of LLaMA-65B the layout, of MPT-7B the microbatch is not
+// published: docs/training_runs.md says what they are taken from, and what each source counts.
+struct PublishedRun {
+  const char* name;
+  std::string text;
+  double tokens = 0, gpu_hours = 0;
+  bool steps_alone = false;  // the source reckons with the rate of its steps
+};
+
+std::string example(const std::string& name) {
+  const std::string path = STEPCAST_SOURCE_DIR "/scenarios/examples/" + name;
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(PublishedRuns, GpuHoursFollowFromTheStep) {
+  const PublishedRun runs[] = {
+      {"Llama 3.1 405B", example("llama3-405b-16384xh100.yaml"), 15.6e12, 30.84e6},
+      {"DeepSeek-V3", example("deepseek-v3-2048xh800.yaml"), 14.8e12, 2.664e6, true},
+      {"LLaMA-65B",
+       "model: {preset: llama2-13b, num_hidden_layers: 80, hidden_size: 8192, "
+       "num_attention_heads: 64, num_key_value_heads: 64, head_dim: 128, intermediate_size: 22016, "
+       "max_position_embeddings: 2048}\n"
+       "cluster: dgx-a100-80g x 256\nparallel: {tp: 4, pp: 8, zero: 1}\n"
+       "batch: {global: 2048, micro: 1, seq: 2048}\nschedule: 1f1b\n",
+       1.4e12, 1.022362e6},
+      {"MPT-7B",
+       "model: {preset: mpt-13b, num_hidden_layers: 32, hidden_size: 4096, num_attention_heads: "
+       "32, num_key_value_heads: 32, head_dim: 128, intermediate_size: 16384}\n"
+       "cluster: dgx-a100-40g x 55\nsoftware: llm-foundry\nparallel: {zero: 3}\n"
+       "batch: {global: 1760, micro: 4, seq: 2048}\nrecompute: full\n",
+       1e12, 100'320}};
+  for (const PublishedRun& run : runs) {
+    ScenarioDocument document = ScenarioDocument::of_text(run.text, "run.yaml", "");
+    LoadOptions set;
+    set.set = {{"job.tokens", std::to_string(static_cast<int64_t>(run.tokens))}};
+    document.set(set);
+    const TrainingResult r = train(document);
+    const double hours = run.gpu_hours * 3600 / static_cast<double>(r.gpus);
+    EXPECT_NEAR((run.steps_alone ? r.times.useful : r.times.wall) / hours, 1, 0.15) << run.name;
+    ASSERT_TRUE(r.wall_low && r.wall_high);
+    if (run.steps_alone) continue;
+    EXPECT_LT(*r.wall_low, hours) << run.name;
+    EXPECT_GT(*r.wall_high, hours) << run.name;
+  }
 }
 
 // --- power
