@@ -227,6 +227,9 @@ class JobReader {
   void read_rampup(Job& job) {
     const Value* list = v_.value("job.rampup");
     if (list == nullptr) return;
+    if (list->kind != Value::Kind::sequence)
+      v_.refuse("E107", "job.rampup", "a ramp is a list of its parts",
+                "rampup: [{tokens: 10B, batch: 64}]");
     for (const Value& item : list->items) {
       FieldValues c(item, "job.rampup[]", problems_);
       JobPhase phase;

@@ -197,6 +197,10 @@ TEST(Train, BadJobsAreRefusedWithTheirPlace) {
               HasSubstr("E125 --set job.power.pue"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.carbon", "57"}}),
               HasSubstr("E120 --set job.carbon"));
+  EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.rampup", "5"}}),
+              HasSubstr("E107 --set job.rampup a ramp is a list"));
+  EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.failures.causes", "5"}}),
+              HasSubstr("E125 --set job.failures.causes there are no causes"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 2T, batch: 16}]"}}),
               HasSubstr("E127 --set job.rampup the ramp takes more tokens"));
 }
