@@ -4,6 +4,7 @@
 #include "report/diagnostics.h"
 #include "report/text/explain.h"
 #include "report/text/roles.h"
+#include "report/text/train.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -256,16 +257,19 @@ void write_memory(JsonWriter& json, const Result& r) {
   });
 }
 
-std::string run_json(const Result& result, std::string_view version) {
+std::string run_json(const Result& result, std::string_view version,
+                     const std::optional<StepEnergy>& energy) {
   return json_document([&](JsonWriter& json) {
     write_versions(json, version);
     write_result(json, result);
+    if (energy) write_step_energy(json, *energy);
   });
 }
 
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, std::string_view version,
-                         std::span<const LeftOut> left_out) {
+                         std::span<const LeftOut> left_out,
+                         std::span<const std::optional<TrainingPlan>> whole_runs) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   return json_document([&](JsonWriter& json) {
@@ -273,8 +277,11 @@ std::string compare_json(std::span<const Result> results, std::span<const std::s
     json.member("baseline", names[baseline]);
     size_t i = 0;
     json.objects("cases", results, [&](const Result& result) {
-      json.member("name", names[i++]);
+      json.member("name", names[i]);
       write_result(json, result);
+      if (i < whole_runs.size() && whole_runs[i])
+        json.object("job", [&] { write_whole_run(json, *whole_runs[i]); });
+      ++i;
     });
     json.objects("left_out", left_out, [&](const LeftOut& l) {
       json.member("name", l.name);

@@ -5,6 +5,7 @@
 // Equal results are equal bytes: nothing about when, where or how fast they were computed.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,19 +13,23 @@
 #include "report/json/writer.h"
 #include "report/text/compare.h"
 #include "sim/result.h"
+#include "sim/training_result.h"
 
 namespace stepcast {
 
 constexpr int kResultSchemaVersion = 2;
 
 // One result: what `stepcast run --json` prints.
-std::string run_json(const Result& result, std::string_view version);
+// With `energy` it has what the step draws.
+std::string run_json(const Result& result, std::string_view version,
+                     const std::optional<StepEnergy>& energy = {});
 
 // `baseline` is an index into results; `names` one for each.  REQUIRES: baseline < size, equal
 // sizes.
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, std::string_view version,
-                         std::span<const LeftOut> left_out = {});
+                         std::span<const LeftOut> left_out = {},
+                         std::span<const std::optional<TrainingPlan>> whole_runs = {});
 
 // The parts, as members of an object that is open: for `explain`.
 void write_memory(JsonWriter& json, const Result& result);

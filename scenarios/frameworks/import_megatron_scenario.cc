@@ -912,16 +912,16 @@ class RunDraft {
       checkpoint += fmt::format("{}{}: {}", checkpoint.empty() ? "{" : ", ", key, value);
     };
     if (a_.given("save") && a_.given("save_interval"))
-      add("interval", fmt::format("{}", a_.whole("save_interval", 0)));
-    if (!checkpoint.empty() && a_.flag("async_save")) add("async", "true");
-    if (a_.given("non_persistent_save_interval"))
-      add("local_interval", fmt::format("{}", a_.whole("non_persistent_save_interval", 0)));
-    if (a_.given("non_persistent_ckpt_type"))
-      add("local_kind", yaml_text(a_.word("non_persistent_ckpt_type")));
+      add("every", fmt::format("{} steps", a_.whole("save_interval", 0)));
+    if (!checkpoint.empty() && a_.flag("async_save")) add("mode", "async");
+    // Local checkpoints are lost with their node.
+    if (a_.given("non_persistent_save_interval")) {
+      add("memory_copies", "1");
+      add("memory_every", fmt::format("{} steps", a_.whole("non_persistent_save_interval", 0)));
+    }
     if (checkpoint.empty()) return;
     Origin origin =
         a_.origin(a_.given("save_interval") ? "save_interval" : "non_persistent_save_interval");
-    origin.text += " (steps)";
     draft_.set("job.checkpoint", checkpoint + '}', origin);
   }
 

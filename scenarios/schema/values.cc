@@ -303,7 +303,7 @@ std::vector<Setting> FieldValues::settings() const {
   for (const Field& field : scenario_fields()) {
     if (!field.path.starts_with(prefix_)) continue;
     const std::string section(field.path.substr(0, field.path.find('.')));
-    const bool optional = section == "measured" || section == "compare";
+    const bool optional = section == "measured" || section == "compare" || section == "job";
     if (optional && value_at(section) == nullptr) continue;
     if (const std::optional<Entry>& entry = entries_[Key(field).index()]) {
       all.push_back({std::string(field.path), entry->shown, entry->origin});

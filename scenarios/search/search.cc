@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "job/training.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/forecast/forecast.h"
@@ -70,7 +71,8 @@ class Searcher {
       : space_(document, options),
         run_(run),
         settings_(space_.settings()),
-        job_(job_of(document)) {}
+        job_(read_job(document)),
+        facts_(job_of(document)) {}
 
   SearchAnswer search() {
     SearchSpace::Layouts layouts = space_.layouts([this] { return stopped(); });
@@ -136,6 +138,11 @@ class Searcher {
     return settings_.tokens / tokens;
   }
 
+  // Seconds of the whole job: a longer step never takes less.
+  double job_time(const SearchPlace& p, Time step) const {
+    return job_seconds(job_, *p.scenario, to_seconds(step), steps_of(p));
+  }
+
   // What a search makes as small as it can.
   double value(SearchObjective objective, uint16_t place, Time time, Bytes memory) const {
     const SearchPlace& p = space_.places()[place];
@@ -146,9 +153,8 @@ class Searcher {
         return to_seconds(time) * gpus /
                (static_cast<double>(p.global_batch) * static_cast<double>(p.scenario->plan.seq));
       case SearchObjective::peak_memory: return static_cast<double>(memory.value);
-      case SearchObjective::days: return to_seconds(time) * steps_of(p) / 86400;
-      case SearchObjective::price:
-        return to_seconds(time) * steps_of(p) / 3600 * gpus * settings_.price;
+      case SearchObjective::days: return job_time(p, time) / 86400;
+      case SearchObjective::price: return job_time(p, time) / 3600 * gpus * settings_.price;
     }
     return 0;
   }
@@ -308,14 +314,14 @@ class Searcher {
     using Outcome = Evaluator::Trial::Outcome;
     const bool ended = step.outcome == Outcome::fits || step.outcome == Outcome::too_large;
     if (!run_.points || !ended || step.time <= Time{} || step.reserved.value <= 0) return {};
-    return step_row(scenario, settings_text(space_.settings_of(layout)), step, job_);
+    return step_row(scenario, settings_text(space_.settings_of(layout)), step, facts_);
   }
 
   // As Evaluator::attempt(), of a step that is simulated to its end, or was.
   Evaluator::Trial remembered(const Scenario& scenario, const Layout& layout, Evaluator& evaluator,
                               Bytes room) const {
     using Outcome = Evaluator::Trial::Outcome;
-    Evaluator::Trial step = run_.remember(scenario, space_.settings_of(layout), job_, [&] {
+    Evaluator::Trial step = run_.remember(scenario, space_.settings_of(layout), facts_, [&] {
       return evaluator.attempt(scenario, Bytes{std::numeric_limits<int64_t>::max()}, Time::max());
     });
     if (step.peak > room) return {Outcome::too_large, {}, step.peak, {}};
@@ -658,7 +664,8 @@ class Searcher {
   SearchSpace space_;
   const SearchRun& run_;
   const SearchSettings& settings_;
-  const JobFacts job_;
+  const Job job_;         // what the section `job` makes of a step
+  const JobFacts facts_;  // what rows of it say
   SearchAnswer answer_;
   std::vector<Bytes> most_room_;  // that a layout of each place can have
   std::vector<LayoutBound> bounds_;
@@ -667,7 +674,6 @@ class Searcher {
   std::vector<Found> found_;                            // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
-  JobFacts job_;
   std::map<uint32_t, StepRow> points_;                   // by layout
   std::vector<std::pair<uint32_t, std::string>> steps_;  // layout, axis
   bool stopped_ = false;

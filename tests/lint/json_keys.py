@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: json_keys.py STEPCAST [ROOT]
 
-Every key that `run`, `compare`, `size`, `search`, `sweep` and `top` write with --json stands on docs/json.md, below the command's heading.
+Every key that `run`, `compare`, `train`, `size`, `search`, `sweep` and `top` write with --json stands on docs/json.md, below the command's heading.
 """
 import json
 import pathlib
@@ -17,9 +17,11 @@ COMMANDS = {
         SMALL,
         [*SMALL, "-s", "perturb=[{where: all, compute: {lognormal: {sigma: 0.05}}}]", "-s", "replicas=2"],
         [*SMALL, "-s", "contention={links: on}"],
+        [*SMALL, "--energy"],
         [*SMALL, "-s", "schedule={kind: auto, params: {effort: 20}}"],
     ],
-    "compare": [[*SMALL, "--schedules", "1f1b,no-such-schedule"]],
+    "compare": [[*SMALL, "--schedules", "1f1b,no-such-schedule", "-s", "job={tokens: 1T, price: 2USD/GPUh}"]],
+    "train": [[*SMALL, "--tokens", "1T", "--gpus", "8", "--replicas", "10", "-s", "job.power.pue=1.1"]],
     "size": [["--tokens", "1T", "--mfu", "40%"]],
     "search": [[*SMALL, "-s", "job={tokens: 1T, price: 2USD/GPUh}", "--top", "2"]],
     "sweep": [[*SMALL, "--axis", "parallel.tp=2,3"]],

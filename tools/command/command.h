@@ -57,6 +57,14 @@ struct MeasuredArguments {
   std::string network, inside;
 };
 
+// stepcast train
+struct TrainArguments {
+  std::string tokens;  // as --set takes it
+  std::optional<double> days;
+  std::vector<std::string> gpus;
+  std::optional<int64_t> replicas, seed;
+};
+
 enum class ColorChoice : uint8_t { automatic, always, never };
 enum class ProgressStyle : uint8_t { automatic, plain, none };
 
@@ -83,6 +91,7 @@ struct Arguments {
   std::string trace_ranks = "all";
   std::string ranks;     // "all": each simulated by itself; "0,40-47": for the trace
   bool what_if = false;  // every one, however long it takes
+  bool energy = false;
   ProgressStyle progress = ProgressStyle::automatic;
   // check
   std::optional<double> tolerance;
@@ -115,6 +124,7 @@ struct Arguments {
   ScheduleArguments schedule;
   CalibrateArguments calibrate;
   MeasuredArguments measured;
+  TrainArguments train;
 };
 
 // Where the output goes, as far as its looks depend on it.
@@ -140,6 +150,7 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen);
 void add_compare(CLI::App& app, Arguments& args, Command& chosen);
 void add_check(CLI::App& app, Arguments& args, Command& chosen);
 void add_size(CLI::App& app, Arguments& args, Command& chosen);
+void add_train(CLI::App& app, Arguments& args, Command& chosen);
 void add_search(CLI::App& app, Arguments& args, Command& chosen);
 void add_sweep(CLI::App& app, Arguments& args, Command& chosen);
 void add_top(CLI::App& app, Arguments& args, Command& chosen);

@@ -17,10 +17,12 @@
 #include <span>
 #include <variant>
 
+#include "job/training.h"
 #include "report/diagnostics.h"
 #include "report/html/page.h"
 #include "report/json/result.h"
 #include "report/text/compare.h"
+#include "report/text/train.h"
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario_document.h"
@@ -158,13 +160,13 @@ class Documents {
     return *document;
   }
 
-  Scenario resolve(const Case& c) {
+  ScenarioDocument of_case(const Case& c) {
     ScenarioDocument changed = of(c.file);
     LoadOptions options;
     options.set = c.under.set;
     options.compare_case = c.of_file;
     changed.set(options);
-    return std::move(changed).resolve();
+    return changed;
   }
 
  private:
@@ -337,6 +339,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   std::vector<Case> cases;
   std::vector<Scenario> scenarios;
   std::vector<Result> results;
+  std::vector<std::optional<TrainingPlan>> whole_runs;
   std::vector<Case> asked = cases_of(args, documents, refuse, baseline_name);
   if (!args.html.empty() && asked.size() > kMostPageCases)
     usage_error("E004", fmt::format("--html of {} cases", asked.size()),
@@ -346,8 +349,11 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
       ForecastOptions options;
       options.what_if = false;
       options.trace = !args.html.empty();
-      Scenario scenario = documents.resolve(c);
+      const ScenarioDocument document = documents.of_case(c);
+      Scenario scenario = document.resolve();
+      const Job job = read_job(document);
       results.push_back(forecast(scenario, options));
+      whole_runs.push_back(whole_run(job, scenario, results.back()));
       if (args.html.empty()) forget_ops(results.back());
       scenario.schedule = {};
       scenario.transfers = nullptr;
@@ -373,8 +379,9 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   }
   note_baseline(args, cases, results);
   if (!args.html.empty()) write_compare_page(results, scenarios, names, baseline, left_out, args);
-  write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
-                         : compare_table(results, names, baseline, terminal.out, left_out));
+  write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out, whole_runs)
+                         : compare_table(results, names, baseline, terminal.out, left_out) +
+                               whole_runs_table(whole_runs, names));
   for (size_t i = 0; i < results.size(); ++i) {
     const std::vector<std::string>& all = results[i].scenario.warnings;
     for (size_t w = own[i]; w < all.size(); ++w)

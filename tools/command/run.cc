@@ -10,9 +10,11 @@
 #include <optional>
 #include <set>
 
+#include "job/power.h"
 #include "report/json/result.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
+#include "report/text/train.h"
 #include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/lane_set.h"
@@ -137,14 +139,20 @@ int run_command(const Arguments& args, const Terminal& terminal) {
     trace_file.reset();
   }
   if (!args.html.empty()) write_page(result, scenario, args);
+  const std::optional<StepEnergy> energy =
+      args.energy ? step_energy(scenario.cluster.node.gpu, result) : std::nullopt;
+  if (args.energy && !energy)
+    usage_error("E126", "the power of this GPU is not known, so neither is the energy",
+                "cluster.node.gpu.power, for example: -s cluster.node.gpu.power=700W");
   if (args.json) {
-    write_stdout(run_json(result, version()));
+    write_stdout(run_json(result, version(), energy));
   } else {
     const std::string advice = args.quiet
                                    ? ""
                                    : search_advice(args.file, args, result.fits,
                                                    result.scenario.gpus, scenario.plan.trains());
     write_stdout(text_report(result, terminal.out) +
+                 (energy ? '\n' + step_energy_text(*energy) : "") +
                  (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
   }
   if (!args.trace.empty() && !args.quiet) {
@@ -179,6 +187,7 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
              "of replicas, on standard error: auto (the default: a bar on a terminal, else\n"
              "a line every 30 seconds), plain (lines), none",
              "WHEN");
+  sub->add_flag("--energy", args.energy, "also say what the step draws, hosts included");
   add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom,
                 "exit with 3 if the step does not fit in memory");

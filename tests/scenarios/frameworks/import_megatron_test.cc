@@ -263,9 +263,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "kernels.loss",
             "in-place"},
         Row{"--save ckpt --save-interval 500 --async-save", "job.checkpoint",
-            "{interval: 500, async: true}"},
+            "{every: 500 steps, mode: async}"},
         Row{"--non-persistent-save-interval 50 --non-persistent-ckpt-type local", "job.checkpoint",
-            "{local_interval: 50, local_kind: local}"}));
+            "{memory_copies: 1, memory_every: 50 steps}"}));
 
 TEST(ImportMegatron, DefaultsAreMegatronsAndNotOurs) {
   const ImportedRun run =

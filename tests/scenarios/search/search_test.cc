@@ -2,6 +2,7 @@
 // Searches: what is left out is no better, bounds are none too high, threads change nothing, and
 // what is wrong with a section is said.
 #include "scenarios/search/search.h"
+#include "job/training.h"
 
 #include <gtest/gtest.h>
 
@@ -497,6 +498,22 @@ TEST(Search, DaysAndPriceFollowFromTheStep) {
     EXPECT_NEAR(l.days, steps * to_seconds(l.step_time) / 86400, 1e-6 * l.days);
     EXPECT_NEAR(l.price, l.days * 24 * static_cast<double>(l.gpus) * 2.5, 1e-6 * l.price);
   }
+}
+
+TEST(Search, DaysAndPriceCountTheLossesThatTheJobStates) {
+  const std::string text =
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+      "batch: {global: 32, seq: 2048}\n"
+      "job: {tokens: 1T, failures: {mtbf: 4h, restart: 20min}}\n"
+      "search: {objective: days, top: 1, space: {batch.micro: 1, parallel.cp: 1, parallel.pp: "
+      "1}}\n";
+  const SearchAnswer answer = search_layouts(document(text), {}, quick());
+  ASSERT_EQ(answer.result.best.size(), 1u);
+  const FoundLayout& best = answer.result.best.front();
+  const double steps_alone = 1e12 / (32.0 * 2048) * to_seconds(best.step_time) / 86400;
+  EXPECT_GT(best.days, 1.08 * steps_alone);
+  const TrainingResult whole = train(answer.documents.front());
+  EXPECT_NEAR(best.days, whole.times.wall / 86400, 1e-6 * best.days);
 }
 
 TEST(Search, NothingFitsSaysWhatIsNearest) {

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "job/exponential.h"
+#include "job/power.h"
+#include "job/replicas.h"
+#include "model/transformer.h"
+#include "scenarios/forecast/forecast.h"
+#include "sim/statistics.h"
+#include "sim/text.h"
+
+namespace stepcast {
+
+namespace {
+
+constexpr double kDay = 86400;
+// Llama 3's storage sustains 2 TB/s for 2,048 nodes (arXiv 2407.21783, section 3.3.1).
+constexpr double kWritePerNode = 2e12 / 2048;
+// Replicas that are drawn where there is no closed form.
+constexpr int64_t kDrawn = 1000;
+
+double real(int64_t n) {
+  return static_cast<double>(n);
+}
+
+int64_t nodes_of(const Scenario& s) {
+  const int64_t gpus = s.plan.grid.world(), node = s.cluster.node.gpus;
+  return std::max<int64_t>(1, (gpus + node - 1) / node);
+}
+
+std::string seconds_text(double s) {
+  if (s < 0.9995) return fmt::format("{:.0f} ms", s * 1e3);
+  if (s < 99.95) return fmt::format("{:.1f} s", s);
+  if (s < 5999.5) return fmt::format("{:.1f} min", s / 60);
+  if (s < 2 * kDay) return fmt::format("{:.1f} h", s / 3600);
+  return fmt::format("{:.1f} days", s / kDay);
+}
+
+std::string rate_of_bytes(double bytes_per_s) {
+  return bytes_per_s < 1e12 ? fmt::format("{:.4g} GB/s", bytes_per_s / 1e9)
+                            : fmt::format("{:.4g} TB/s", bytes_per_s / 1e12);
+}
+
+double write_bandwidth(const Job& job, const Scenario& s) {
+  return job.write_bw.value_or(kWritePerNode * real(nodes_of(s)));
+}
+
+// What interrupts the job, with the rates of its nodes; `scale` is on all rates.
+std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, double load,
+                                           double scale = 1) {
+  std::vector<Interruption> all;
+  for (const JobCause& c : job.causes) {
+    Interruption i;
+    i.name = c.name;
+    double nodes = real(nodes_of(s));
+    // A fleet's nodes may have more GPUs, or fewer.
+    if (job.fleet != nullptr) nodes = real(s.plan.grid.world()) / real(job.fleet->gpus_per_node);
+    i.rate = scale * (c.per_node_day * nodes + c.per_job_day) / kDay;
+    if (job.mtbf) i.rate = scale / *job.mtbf;
+    i.recovery = c.restart + load + job.warmup;
+    i.takes_node = c.takes_node;
+    i.repair = c.repair;
+    if (i.rate > 0) all.push_back(std::move(i));
+  }
+  return all;
+}
+
+// A part of the run whose steps are alike.
+struct Part {
+  Scenario scenario;
+  Result result;
+  double steps = 0, tokens = 0;
+  double undisturbed = 0;  // seconds of a step without slow ranks
+};
+
+Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
+  ScenarioDocument changed = document;
+  if (phase != nullptr) {
+    if (phase->batch) changed.set("batch.global", scalar_value(fmt::to_string(*phase->batch)));
+    if (phase->seq) changed.set("batch.seq", scalar_value(fmt::to_string(*phase->seq)));
+  }
+  Part part;
+  part.scenario = changed.resolve();
+  ForecastOptions options;
+  options.what_if = false;
+  part.result = forecast(part.scenario, options);
+  part.undisturbed = to_seconds(part.result.step_time);
+  if (!part.scenario.perturb.empty()) {
+    ScenarioDocument equal = changed;
+    equal.set("perturb", Value{});
+    // Which is left out beside perturbations (forecast/interference.h).
+    if (part.scenario.interference == Scenario::Interference::automatic)
+      equal.set("contention.interference", scalar_value("off"));
+    part.undisturbed = to_seconds(forecast(equal.resolve(), options).step_time);
+  }
+  return part;
+}
+
+double tokens_of(const Part& p) {
+  return real(p.scenario.plan.global_batch) * real(p.scenario.plan.seq);
+}
+
+double wall_of(const LongRun& run) {
+  return expected_parts(run).wall;
+}
+
+// The same run with steps and rates of another length: the checkpoints stay.
+double wall_with(LongRun run, double work_scale, double rate_scale) {
+  run.work *= work_scale;
+  for (Interruption& i : run.interruptions) i.rate *= rate_scale;
+  return wall_of(run);
+}
+
+// Independent doubts of the step and of the failure rate, as logarithms around the forecast: half
+// widths add as squares.
+void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const Interval* step,
+                  double forecast_s) {
+  const double wall = wall_of(run);
+  if (!std::isfinite(wall) || step == nullptr) return;
+  double low = logarithm(wall_with(run, to_seconds(step->low) / forecast_s, 1) / wall);
+  const double slow = wall_with(run, to_seconds(step->high) / forecast_s, 1);
+  if (!std::isfinite(slow)) return;
+  double high = logarithm(slow / wall);
+  if (job.fleet != nullptr) {
+    out.published_rates = true;
+    const double few = wall_with(run, 1, job.fleet->low / job.fleet->per_node_day);
+    const double many = wall_with(run, 1, job.fleet->high / job.fleet->per_node_day);
+    if (!std::isfinite(many)) return;
+    const double less = logarithm(few / wall), more = logarithm(many / wall);
+    const double middle = (low + high) / 2 + (less + more) / 2;
+    const double half =
+        std::sqrt((high - low) * (high - low) / 4 + (more - less) * (more - less) / 4);
+    low = middle - half;
+    high = middle + half;
+  }
+  out.wall_low = wall * exponential(low);
+  out.wall_high = wall * exponential(high);
+}
+
+// Why a run never ends, in its own figures.
+[[noreturn]] void refuse_endless(const Job& job, const LongRun& run) {
+  const double mtbf = 1 / run.rate();
+  double recovery = 0;
+  for (const Interruption& i : run.interruptions) recovery += i.recovery * i.rate * mtbf;
+  refuse_job(job, job.mtbf ? "failures.mtbf" : "failures",
+             fmt::format("the run never ends: it is interrupted every {}, while a restart takes {} "
+                         "and a checkpoint comes every {}",
+                         seconds_text(mtbf), seconds_text(recovery),
+                         seconds_text(run.interval + run.block)),
+             fmt::format("fewer nodes, a shorter restart, or checkpoints below {} apart",
+                         seconds_text(mtbf)));
+}
+
+}  // namespace
+
+double checkpoint_bytes(const Scenario& s) {
+  const Precision& p = s.plan.precision;
+  const double moments = 2 * bytes_per_element(p.moments);
+  const double each = p.master ? bytes_per_element(p.params) + 4.0 + moments
+                               : bytes_per_element(p.params) + moments;
+  return each * real(parameters(s.model) + prediction_parameters(s.model));
+}
+
+LongRun long_run(const Job& job, const Scenario& s, double step, double work,
+                 TrainingCheckpoint& c) {
+  const double bytes = checkpoint_bytes(s);
+  const double write = write_bandwidth(job, s);
+  c.bytes = Bytes{static_cast<int64_t>(bytes)};
+  c.async = job.async;
+  c.automatic = job.automatic;
+  c.save = job.save.value_or(bytes / write);
+  c.load = job.load.value_or(bytes / job.read_bw.value_or(write));
+  if (job.block) {
+    c.block = *job.block;
+  } else if (!job.async) {
+    c.block = c.save;
+  } else {
+    // Each GPU copies its part to the host; without a known link it stands until all is written.
+    const double link = s.cluster.node.gpu.host_bandwidth.value;
+    c.block = link > 0 ? std::min(c.save, bytes / real(s.plan.grid.world()) / link) : c.save;
+  }
+  if (!job.async && job.block && !job.save) c.save = c.block;
+  const double lag = job.async ? std::max(0.0, c.save - c.block) : 0;
+
+  LongRun run;
+  run.work = work;
+  run.block = c.block;
+  run.lag = lag;
+  run.spares = job.spares.value_or(-1);
+  run.interruptions = interruptions_of(job, s, c.load);
+  run.storage_load = c.load;
+  if (job.memory_copies) {
+    run.memory_copies = *job.memory_copies;
+    run.memory_interval = std::max(step, job.memory_every.in_seconds(step));
+    run.memory_block = job.memory_block;
+    run.memory_load = job.memory_load;
+  }
+  const double rate = run.rate();
+  const auto in_steps = [&](double seconds) {
+    return std::max(1.0, std::floor(std::max(seconds, std::max(0.0, lag - c.block)) / step + 0.5));
+  };
+  const double best = rate > 0 ? std::min(best_interval(1 / rate, c.block), work) : work;
+  double steps = in_steps(best);
+  while (steps * step + c.block < lag) ++steps;
+  c.best_every = steps * step;
+  if (job.automatic) {
+    c.steps = steps;
+  } else {
+    const double every = job.every.in_seconds(step);
+    c.steps = std::max(1.0, std::floor(every / step + 0.5));
+  }
+  c.every = c.steps * step;
+  run.interval = c.every;
+  if (run.memory_interval > run.interval) run.memory_interval = 0;
+  return run;
+}
+
+namespace {
+
+// What is stated of checkpoints and cannot be.
+void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpoint& c,
+                       double step) {
+  if (job.automatic) return;
+  const double every = job.every.in_seconds(step);
+  if (every < step * 0.999999)
+    refuse_job(job, "checkpoint.every",
+               fmt::format("a checkpoint every {} is more than one in a step of {}",
+                           seconds_text(every), seconds_text(step)),
+               "checkpoints are made between steps");
+  if (std::max(c.save, c.block) > run.interval + (job.async ? c.block : 0))
+    refuse_job(job, "checkpoint.every",
+               fmt::format("a checkpoint takes {}, longer than the {} until the next one",
+                           seconds_text(std::max(c.save, c.block)), seconds_text(run.interval)),
+               fmt::format("at least {} apart, or a higher write_bw",
+                           seconds_text(std::max(c.save, c.block))));
+}
+
+}  // namespace
+
+double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
+  if (!job.says_losses()) return step * steps;
+  TrainingCheckpoint checkpoint;
+  LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
+  run.memory_interval = 0;
+  run.lag = std::min(run.lag, run.interval + run.block);
+  return wall_of(run);
+}
+
+std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& s, const Result& result) {
+  if (!job.tokens || !s.plan.trains()) return {};
+  TrainingPlan plan;
+  plan.gpus = s.plan.grid.world();
+  plan.nodes = nodes_of(s);
+  plan.step = result.step_time;
+  plan.fits = result.fits;
+  const double step = to_seconds(result.step_time);
+  const double steps = *job.tokens / (real(s.plan.global_batch) * real(s.plan.seq));
+  TrainingCheckpoint checkpoint;
+  LongRun run = long_run(job, s, step, step * steps, checkpoint);
+  run.memory_interval = 0;
+  plan.wall = wall_of(run);
+  if (!std::isfinite(plan.wall)) return {};
+  plan.useful_share = step * steps / plan.wall;
+  plan.gpu_hours = plan.wall / 3600 * real(plan.gpus);
+  if (job.price) plan.price = plan.gpu_hours * *job.price;
+  return plan;
+}
+
+namespace {
+
+TrainingTimes times_of(const RunParts& parts, double useful, double slow, double evaluation) {
+  TrainingTimes t;
+  t.useful = useful;
+  t.slow_ranks = slow;
+  t.evaluation = evaluation;
+  t.checkpoint = parts.checkpoint;
+  t.redo = parts.redo;
+  t.restart = parts.restart;
+  t.wait = parts.wait;
+  t.wall = parts.wall;
+  return t;
+}
+
+// Of all computers over the run: steps, steps again and pauses draw what steps do; the rest stands.
+std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>& parts,
+                                        const TrainingTimes& t) {
+  const Scenario& s = parts.back().scenario;
+  const Gpu& gpu = s.cluster.node.gpu;
+  const double gpus = real(s.plan.grid.world()), nodes = real(nodes_of(s));
+  TrainingEnergy e;
+  const double busy = t.useful + t.slow_ranks + t.evaluation + t.redo;
+  const double standing = t.wall - busy;
+  e.pue = job.pue.value_or(0);
+  e.grams_per_kwh = job.carbon.value_or(0);
+  if (job.node_power) {
+    e.joules = *job.node_power * nodes * t.wall;
+    e.step_joules = *job.node_power * nodes * to_seconds(parts.back().result.step_time);
+    e.basis = "nodes at the power stated, whatever they do";
+  } else {
+    double joules = 0, seconds = 0;
+    for (const Part& p : parts) {
+      const auto watts = step_gpu_watts(gpu, p.result.account);
+      if (!watts) return {};
+      const double time = p.steps * to_seconds(p.result.step_time);
+      joules += *watts * time;
+      seconds += time;
+    }
+    const double in_steps = joules / seconds;
+    const auto host = host_watts(gpu);
+    if (!host) return {};
+    e.gpu_watts = (in_steps * busy + *gpu_watts(gpu, Draw::idle) * standing) / t.wall;
+    e.joules = (e.gpu_watts + *host) * gpus * t.wall;
+    e.step_joules = (*step_gpu_watts(gpu, parts.back().result.account) + *host) * gpus *
+                    to_seconds(parts.back().result.step_time);
+    e.basis = "GPUs by kind of operation, hosts at 61 % of their rating as those of 8 x H100";
+  }
+  e.node_watts = e.joules / t.wall / nodes;
+  return e;
+}
+
+void add_facts(TrainingResult& out, const Job& job, const Scenario& s) {
+  const auto add = [&](std::string name, std::string value, std::string reason) {
+    out.facts.push_back({std::move(name), std::move(value), std::move(reason)});
+  };
+  if (job.fleet != nullptr)
+    add("failures", fmt::format("{:.2e} a node and day", job.fleet->per_node_day),
+        fmt::format("fleet {}; published fleets lie between {:.1e} and {:.1e}", job.fleet->name,
+                    job.fleet->low, job.fleet->high));
+  if (!job.says_restart)
+    add("restart", seconds_text(job.causes.front().restart),
+        "detection, replacement and initialization, as Kokolis et al. reckon");
+  if (!job.write_bw && !job.save && !(job.block && !job.async))
+    add("storage", rate_of_bytes(write_bandwidth(job, s)),
+        "as many GB/s a node as the 2 TB/s of Llama 3's 2,048");
+  add("checkpoint", fmt::format("{:.3g} TB", checkpoint_bytes(s) / 1e12),
+      fmt::format(
+          "{:.0f} bytes a parameter",
+          checkpoint_bytes(s) / real(parameters(s.model) + prediction_parameters(s.model))));
+}
+
+// A run on as many replicas of the layout.
+std::optional<TrainingPlan> plan_for(const ScenarioDocument& document, const Job& job,
+                                     int64_t nodes, int64_t node, std::string& why) {
+  ScenarioDocument changed = document;
+  changed.set("cluster.nodes", scalar_value(fmt::to_string(nodes)));
+  changed.set("parallel.dp", Value{});
+  auto resolved = changed.try_resolve();
+  if (const InputError* wrong = std::get_if<InputError>(&resolved)) {
+    why = wrong->diagnostics.front().message;
+    return {};
+  }
+  const Scenario* s = std::get_if<Scenario>(&resolved);
+  if (s->plan.grid.world() != nodes * node) {
+    why = "the layout has no whole number of replicas there";
+    return {};
+  }
+  ForecastOptions options;
+  options.what_if = false;
+  auto plan = whole_run(job, *s, forecast(*s, options));
+  if (!plan) why = "the run never ends there";
+  return plan;
+}
+
+// Numbers of nodes with which the layout has a whole number of replicas that share the batch.
+std::vector<int64_t> node_counts(const Scenario& s) {
+  const int64_t node = s.cluster.node.gpus;
+  const int64_t replica = s.plan.grid.world() / s.plan.grid.dp;
+  const int64_t most = s.plan.global_batch / s.plan.micro_batch;
+  std::vector<int64_t> nodes;
+  for (int64_t dp = 1; dp <= most; ++dp)
+    if (most % dp == 0 && replica * dp % node == 0) nodes.push_back(replica * dp / node);
+  return nodes;
+}
+
+void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job& job,
+               const Scenario& s, const TrainOptions& options) {
+  const int64_t node = s.cluster.node.gpus;
+  std::map<int64_t, std::optional<TrainingPlan>> known;  // by nodes
+  std::string why;
+  const auto at = [&](int64_t nodes) -> const std::optional<TrainingPlan>& {
+    auto [place, added] = known.try_emplace(nodes);
+    if (added) place->second = plan_for(document, job, nodes, node, why);
+    return place->second;
+  };
+  for (const int64_t gpus : options.gpus) {
+    if (gpus % node != 0) why = fmt::format("nodes have {} GPUs", node);
+    if (gpus % node != 0 || !at(gpus / node))
+      out.warnings.push_back(fmt::format("{} GPUs are left out: {}", gpus, why));
+  }
+  out.wanted_days = options.days;
+  if (options.days) {
+    why.clear();
+    // From the fewest on: with more GPUs failures and waits may take more than the steps gain.
+    const std::vector<int64_t> nodes = node_counts(s);
+    size_t found = 0;
+    while (found < nodes.size()) {
+      const auto& plan = at(nodes[found]);
+      if (plan && plan->wall <= *options.days * kDay) break;
+      ++found;
+    }
+    if (found < nodes.size()) {
+      known[nodes[found]]->chosen = true;
+      if (found + 1 < nodes.size()) at(nodes[found + 1]);
+    } else {
+      out.warnings.push_back(
+          fmt::format("no number of GPUs that this layout takes does it in {} days{}",
+                      *options.days, why.empty() ? "" : "; with more: " + why));
+    }
+  }
+  for (const auto& [nodes, plan] : known)
+    if (plan) out.plans.push_back(*plan);
+}
+
+}  // namespace
+
+TrainingResult train(const ScenarioDocument& document, const TrainOptions& options) {
+  std::vector<Part> parts;
+  parts.push_back(make_part(document, nullptr));
+  const Job job = read_job(document);
+  if (!parts.back().scenario.plan.trains())
+    refuse_job(job, "", "the scenario does not train", "mode: train");
+  if (!job.tokens)
+    throw file_error("E126", "it is not said how many tokens the model trains on",
+                     parts.back().scenario.file, "--tokens 15T, or job: {tokens: 15T}");
+  double left = *job.tokens;
+  std::vector<Part> ramp;
+  for (const JobPhase& phase : job.rampup) {
+    ramp.push_back(make_part(document, &phase));
+    ramp.back().tokens = phase.tokens;
+    ramp.back().steps = phase.tokens / tokens_of(ramp.back());
+    left -= phase.tokens;
+  }
+  if (left <= 0)
+    refuse_job(job, "rampup", "the ramp takes more tokens than the training has",
+               "the rest is trained on with the batch of the step");
+  parts.back().tokens = left;
+  parts.back().steps = left / tokens_of(parts.back());
+  parts.insert(parts.begin(), std::make_move_iterator(ramp.begin()),
+               std::make_move_iterator(ramp.end()));
+  const Part& main = parts.back();
+  const Scenario& s = main.scenario;
+
+  TrainingResult out;
+  out.name = s.name;
+  out.file = s.file;
+  out.gpu = main.result.scenario.gpu;
+  out.gpus = s.plan.grid.world();
+  out.nodes = nodes_of(s);
+  out.tokens = *job.tokens;
+  double useful = 0, slow = 0, step_seconds = 0;
+  for (const Part& p : parts) {
+    const double step = to_seconds(p.result.step_time);
+    out.steps += p.steps;
+    step_seconds += p.steps * step;
+    useful += p.steps * std::min(step, p.undisturbed);
+    slow += p.steps * std::max(0.0, step - p.undisturbed);
+    out.phases.push_back(
+        {p.tokens, p.steps, p.scenario.plan.global_batch, p.scenario.plan.seq, p.result.step_time});
+  }
+  double evaluation = 0;
+  if (job.evaluation > 0) {
+    const double count = job.evaluate_every.steps > 0 ? out.steps / job.evaluate_every.steps
+                                                      : step_seconds / job.evaluate_every.seconds;
+    evaluation = std::floor(count) * job.evaluation;
+  }
+  const double step = to_seconds(main.result.step_time);
+  LongRun run = long_run(job, s, step, step_seconds + evaluation, out.checkpoint);
+  check_checkpoints(job, run, out.checkpoint, step);
+  const bool copies = run.memory_interval > 0;
+  RunParts found;
+  if (!copies) {
+    found = expected_parts(run);
+    if (!std::isfinite(found.wall)) refuse_endless(job, run);
+  }
+  if (copies || options.replicas > 0) {
+    const int64_t count = options.replicas > 0 ? options.replicas : kDrawn;
+    const ReplicaRuns drawn = draw_runs(run, count, options.seed);
+    if (!std::isfinite(drawn.mean.wall)) refuse_endless(job, run);
+    if (copies) found = drawn.mean;
+    out.by_replicas = copies;
+    const std::span<const double> walls = drawn.walls;
+    out.replicas = TrainingReplicas{count,
+                                    options.seed,
+                                    drawn.mean.wall,
+                                    interpolated_quantile(walls, 0.1),
+                                    interpolated_quantile(walls, 0.5),
+                                    interpolated_quantile(walls, 0.9),
+                                    drawn.deviation / std::sqrt(real(count))};
+  }
+  out.times = times_of(found, useful, slow, evaluation);
+  out.useful_share = step_seconds / found.wall;
+  out.interruptions = found.interruptions;
+  if (const double rate = run.rate(); rate > 0) {
+    out.mtbf = 1 / rate;
+    double load = 0;
+    for (const Interruption& i : run.interruptions) {
+      out.recovery += i.recovery * i.rate / rate;
+      if (i.takes_node) load += i.rate * i.repair;
+    }
+    out.spares = job.spares;
+    if (load > 0) out.spares_for_99 = spares_for(load, 0.99);
+  }
+  LongRun best = run;
+  best.memory_interval = 0;
+  best.interval = out.checkpoint.best_every;
+  out.checkpoint.best_wall = copies ? 0 : wall_of(best);
+  LongRun plain = run;
+  plain.memory_interval = 0;
+  if (!copies)
+    set_interval(out, plain, job, main.result.interval ? &*main.result.interval : nullptr, step);
+  out.gpu_hours = found.wall / 3600 * real(out.gpus);
+  if (job.price) out.price = out.gpu_hours * *job.price;
+  out.energy = energy_of(job, parts, out.times);
+  if (!main.result.fits)
+    out.warnings.push_back("a step does not fit in memory: `stepcast run` says more");
+  for (const std::string& w : main.result.scenario.warnings) out.warnings.push_back(w);
+  add_facts(out, job, s);
+  add_plans(out, document, job, s, options);
+  return out;
+}
+
+}  // namespace stepcast

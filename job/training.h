@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole training run, from the forecast of its step: `stepcast train`.
+//
+// Useful time is steps times step; interruptions, restarts and checkpoints take the rest
+// (losses.h).  The price of a GPU, the building's overhead and the carbon of its electricity have
+// no default: sources contradict each other, and what is not stated is not answered.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "job/job.h"
+#include "job/losses.h"
+#include "scenarios/scenario.h"
+#include "scenarios/scenario_document.h"
+#include "sim/result.h"
+#include "sim/training_result.h"
+
+namespace stepcast {
+
+struct TrainOptions {
+  int64_t replicas = 0;  // runs that are drawn; 0: only where there is no closed form
+  uint64_t seed = 0;
+  std::optional<double> days;  // the fewest GPUs for so many
+  std::vector<int64_t> gpus;   // also on so many: their number in the layout's replicas
+};
+
+// Throws InputError: what resolving throws; E126 without a number of tokens; E127 for a job that
+// contradicts itself or whose run never ends.
+TrainingResult train(const ScenarioDocument& document, const TrainOptions& options = {});
+
+// Bytes of a checkpoint: of each parameter that of the working precision, if there is a master copy
+// beside it, the fp32 master and two moments.  14 for bf16 with Adam.
+double checkpoint_bytes(const Scenario& scenario);
+
+// The checkpoints and losses of a run on the scenario's nodes, of `work` seconds of steps, the last
+// of which take `step` each.
+LongRun long_run(const Job& job, const Scenario& scenario, double step, double work,
+                 TrainingCheckpoint& checkpoint);
+
+// The whole training with this forecast as its only step, without ramps and pauses; nothing if
+// job.tokens is not stated or the run never ends.
+std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& scenario,
+                                      const Result& result);
+
+// Wall time in seconds of `steps` steps of `step` seconds, losses included where the section says
+// something of failures or checkpoints; without, the steps alone.  What `search` and `compare` rank
+// by; batch ramps and pauses are no part of it.  Infinite for a run that never ends.
+double job_seconds(const Job& job, const Scenario& scenario, double step, double steps);
+
+}  // namespace stepcast

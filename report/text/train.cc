@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "report/json/writer.h"
+#include "report/text/size.h"
+
+namespace stepcast {
+
+namespace {
+
+constexpr double kSecondsADay = 86400;
+constexpr double kJoulesAMegawattHour = 3.6e9;
+
+std::string train_line(std::string_view name, const std::string& text) {
+  return "  " + pad_right(name, 15) + text + '\n';
+}
+
+// "34 ms", "12.3 min", "76.2 days".
+std::string span_text(double s) {
+  if (s < 0.9995) return fixed(s * 1e3, 0) + " ms";
+  if (s < 99.95) return fixed(s, 1) + " s";
+  if (s < 5999.5) return fixed(s / 60, 1) + " min";
+  if (s < 2 * kSecondsADay) return fixed(s / 3600, 1) + " h";
+  return fixed(s / kSecondsADay, 1) + " days";
+}
+
+std::string days_of_seconds(double s) {
+  const double days = s / kSecondsADay;
+  return fixed(days, days < 99.95 ? 1 : 0) + " days";
+}
+
+std::string number_text(double n) {
+  return n < 9.95 ? fixed(n, 1) : grouped(static_cast<int64_t>(n + 0.5));
+}
+
+std::string dollars(double usd) {
+  return "$" + metric(usd, "");
+}
+
+// The parts of the wall time that add up to it; those of nothing are left out but the first.
+struct TimePart {
+  std::string_view name;
+  double TrainingTimes::*seconds;
+};
+constexpr std::array<TimePart, 7> kTimeParts{{{"useful", &TrainingTimes::useful},
+                                              {"slow ranks", &TrainingTimes::slow_ranks},
+                                              {"evaluation", &TrainingTimes::evaluation},
+                                              {"checkpoint", &TrainingTimes::checkpoint},
+                                              {"redo", &TrainingTimes::redo},
+                                              {"restart", &TrainingTimes::restart},
+                                              {"wait", &TrainingTimes::wait}}};
+constexpr std::array<std::string_view, 7> kTimeKeys{
+    "useful_s", "slow_ranks_s", "evaluation_s", "checkpoint_s", "redo_s", "restart_s", "wait_s"};
+
+// Hundredths of days that add up as they are shown.
+std::string waterfall(const TrainingTimes& t) {
+  std::vector<Time> parts;
+  for (const TimePart& p : kTimeParts)
+    parts.push_back(Time{static_cast<int64_t>(t.*p.seconds * 1e6 + 0.5)});  // only in proportion
+  const bool hours = t.wall < 2 * kSecondsADay;
+  const double unit = hours ? 36 : 864;  // seconds of a hundredth
+  const std::vector<int64_t> shown = apportion(parts, static_cast<int64_t>(t.wall / unit + 0.5));
+  std::string text = hours ? "\n  where the hours go\n" : "\n  where the days go\n";
+  constexpr double kBar = 24;
+  for (size_t i = 0; i < kTimeParts.size(); ++i) {
+    const double seconds = t.*kTimeParts[i].seconds;
+    if (i > 0 && seconds <= 0) continue;
+    const double share = seconds / t.wall;
+    const auto bar = static_cast<size_t>(share * kBar + 0.5);
+    std::string line = "  " + pad_right(kTimeParts[i].name, 12) +
+                       pad_left(fixed(static_cast<double>(shown[i]) / 100, 2), 9) +
+                       (hours ? " h" : " d") + pad_left(percent(share), 9);
+    if (bar > 0) line += "  " + std::string(bar, '#');
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string checkpoint_lines(const TrainingResult& r) {
+  const TrainingCheckpoint& c = r.checkpoint;
+  std::string text =
+      train_line("checkpoints",
+                 fmt::format("every {} ({} steps), {}", span_text(c.every), number_text(c.steps),
+                             c.automatic ? "which loses least" : "as stated"));
+  text += train_line("", fmt::format("{} each{}: steps stand {}, loading takes {}",
+                                     metric(static_cast<double>(c.bytes.value), "B"),
+                                     c.async ? ", complete after " + span_text(c.save) : "",
+                                     span_text(c.block), span_text(c.load)));
+  if (!c.automatic && c.best_wall > 0)
+    text += train_line(
+        "", fmt::format("best every {}; as stated costs {} more ({})", span_text(c.best_every),
+                        span_text(std::max(0.0, r.times.wall - c.best_wall)),
+                        percent(std::max(0.0, r.times.wall / c.best_wall - 1))));
+  return text;
+}
+
+std::string interruption_lines(const TrainingResult& r) {
+  if (r.mtbf <= 0) return train_line("interruptions", "none");
+  std::string text =
+      train_line("interruptions",
+                 fmt::format("{}, one every {}; {} until steps go on", number_text(r.interruptions),
+                             span_text(r.mtbf), span_text(r.recovery)));
+  if (r.spares_for_99)
+    text += train_line("spares", fmt::format("{}{} nodes: with so many, 99 % of failures find one",
+                                             r.spares ? fmt::format("{} stated; ", *r.spares) : "",
+                                             grouped(*r.spares_for_99)));
+  return text;
+}
+
+std::string energy_lines(const TrainingResult& r) {
+  if (!r.energy) return {};
+  const TrainingEnergy& e = *r.energy;
+  const double mwh = e.joules / kJoulesAMegawattHour;
+  std::string text = train_line("energy", fmt::format("{} MWh at the nodes, {:.2f} kW each",
+                                                      number_text(mwh), e.node_watts / 1e3));
+  text += train_line("", e.basis);
+  const double all = mwh * (e.pue > 0 ? e.pue : 1);
+  if (e.pue > 0)
+    text += train_line("", fmt::format("{} MWh with PUE {:.3g}", number_text(all), e.pue));
+  if (e.grams_per_kwh > 0)
+    text += train_line(
+        "carbon", fmt::format("{} t CO2 at {:.4g} g/kWh", number_text(all * e.grams_per_kwh / 1e3),
+                              e.grams_per_kwh));
+  return text;
+}
+
+std::string phase_lines(const TrainingResult& r) {
+  if (r.phases.size() < 2) return {};
+  std::vector<std::vector<std::string>> rows{
+      {"phase", "tokens", "steps", "batch", "seq", "step s", "days"}};
+  int64_t n = 0;
+  for (const TrainingPhase& p : r.phases)
+    rows.push_back({fmt::format("{}", ++n), metric(p.tokens, ""), number_text(p.steps),
+                    grouped(p.global_batch), grouped(p.seq), fixed(to_seconds(p.step), 3),
+                    fixed(p.steps * to_seconds(p.step) / kSecondsADay, 2)});
+  std::string text = "\n";
+  for (const std::string& line : align_columns(rows, "<>>>>>>")) text += "  " + line + '\n';
+  return text;
+}
+
+std::string plan_lines(const TrainingResult& r) {
+  if (r.plans.empty()) return {};
+  std::vector<std::vector<std::string>> rows{
+      {"", "GPUs", "step s", "useful", "days", "GPU-hours", r.price ? "price" : "", ""}};
+  for (const TrainingPlan& p : r.plans)
+    rows.push_back({p.chosen ? ">" : "", grouped(p.gpus), fixed(to_seconds(p.step), 3),
+                    percent(p.useful_share), fixed(p.wall / kSecondsADay, 1),
+                    metric(p.gpu_hours, ""), p.price ? dollars(*p.price) : "",
+                    p.fits ? "" : "does not fit"});
+  std::string text = r.wanted_days
+                         ? fmt::format("\n  the fewest GPUs for {:.4g} days\n", *r.wanted_days)
+                         : "\n  on other numbers of GPUs\n";
+  for (const std::string& line : align_columns(rows, "<>>>>>><")) text += "  " + line + '\n';
+  return text;
+}
+
+std::string fact_lines(const TrainingResult& r, const TextStyle& style) {
+  std::string text = "\n  what is assumed\n";
+  for (const TrainingFact& f : r.facts)
+    text += wrap(f.value + ": " + f.reason, "  " + pad_right(f.name, 15), style.width);
+  return text;
+}
+
+}  // namespace
+
+std::string training_text(const TrainingResult& r, const TextStyle& style) {
+  std::string text = paint(escape_text(r.name), Tone::strong, style) +
+                     fmt::format("   {} x {} in {} nodes\n", grouped(r.gpus), escape_text(r.gpu),
+                                 grouped(r.nodes));
+  text += fmt::format("{} tokens in {} steps\n\n", metric(r.tokens, ""), number_text(r.steps));
+  text += train_line("training", days_of_seconds(r.times.wall));
+  if (r.wall_low && r.wall_high)
+    text += train_line("80 % interval",
+                       days_of_seconds(*r.wall_low) + " to " + days_of_seconds(*r.wall_high) +
+                           (r.published_rates ? "   of the step and of published failure rates"
+                                              : "   of the step"));
+  text += train_line("GPU-hours", metric(r.gpu_hours, ""));
+  if (r.price) text += train_line("price", dollars(*r.price));
+  text +=
+      train_line("useful", percent(r.useful_share) + " of the time is in steps that count (ETTR)");
+  text += interruption_lines(r);
+  text += checkpoint_lines(r);
+  text += energy_lines(r);
+  if (r.replicas)
+    text +=
+        train_line("replicas",
+                   fmt::format("{} runs: {} in the mean, 80 % within {} to {}",
+                               grouped(r.replicas->count), days_of_seconds(r.replicas->mean),
+                               days_of_seconds(r.replicas->p10), days_of_seconds(r.replicas->p90)));
+  text += waterfall(r.times);
+  text += phase_lines(r);
+  text += plan_lines(r);
+  text += fact_lines(r, style);
+  return text;
+}
+
+std::string training_json(const TrainingResult& r, std::string_view version) {
+  return json_document([&](JsonWriter& json) {
+    json.member("name", r.name);
+    json.member("file", r.file);
+    json.member("gpu", r.gpu);
+    json.member("gpus", r.gpus);
+    json.member("nodes", r.nodes);
+    json.member("tokens", r.tokens);
+    json.member("steps", r.steps);
+    json.member("days", r.times.wall / kSecondsADay);
+    json.key("interval");
+    if (r.wall_low && r.wall_high) {
+      json.begin_object();
+      json.member("low_days", *r.wall_low / kSecondsADay);
+      json.member("high_days", *r.wall_high / kSecondsADay);
+      json.member("level", 0.8);
+      json.end_object();
+    } else {
+      json.null();
+    }
+    json.member("gpu_hours", r.gpu_hours);
+    json.member("price_usd", r.price);
+    json.member("ettr", r.useful_share);
+    json.object("waterfall", [&] {
+      for (size_t i = 0; i < kTimeParts.size(); ++i)
+        json.member(kTimeKeys[i], r.times.*kTimeParts[i].seconds);
+      json.member("wall_s", r.times.wall);
+    });
+    json.member("interruptions", r.interruptions);
+    json.member("mtbf_s", r.mtbf > 0 ? std::optional(r.mtbf) : std::nullopt);
+    json.member("recovery_s", r.recovery);
+    json.object("checkpoint", [&] {
+      const TrainingCheckpoint& c = r.checkpoint;
+      json.member("bytes", c.bytes.value);
+      json.member("every_s", c.every);
+      json.member("every_steps", c.steps);
+      json.member("automatic", c.automatic);
+      json.member("async", c.async);
+      json.member("block_s", c.block);
+      json.member("save_s", c.save);
+      json.member("load_s", c.load);
+      json.member("best_every_s", c.best_every);
+      json.member("best_days",
+                  c.best_wall > 0 ? std::optional(c.best_wall / kSecondsADay) : std::nullopt);
+    });
+    json.member("spares", r.spares);
+    json.member("spares_for_99", r.spares_for_99);
+    json.optional_object("energy", r.energy, [&](const TrainingEnergy& e) {
+      const double mwh = e.joules / kJoulesAMegawattHour;
+      json.member("mwh", mwh);
+      json.member("node_w", e.node_watts);
+      json.member("gpu_w", e.gpu_watts > 0 ? std::optional(e.gpu_watts) : std::nullopt);
+      json.member("step_j", e.step_joules);
+      json.member("pue", e.pue > 0 ? std::optional(e.pue) : std::nullopt);
+      json.member("mwh_with_pue", e.pue > 0 ? std::optional(mwh * e.pue) : std::nullopt);
+      json.member("co2_t", e.grams_per_kwh > 0 ? std::optional(mwh * (e.pue > 0 ? e.pue : 1) *
+                                                               e.grams_per_kwh / 1e3)
+                                               : std::nullopt);
+      json.member("basis", e.basis);
+    });
+    json.optional_object("replicas", r.replicas, [&](const TrainingReplicas& d) {
+      json.member("count", d.count);
+      json.member("mean_days", d.mean / kSecondsADay);
+      json.member("p10_days", d.p10 / kSecondsADay);
+      json.member("p50_days", d.p50 / kSecondsADay);
+      json.member("p90_days", d.p90 / kSecondsADay);
+      json.member("error_days", d.error / kSecondsADay);
+    });
+    json.member("by_replicas", r.by_replicas);
+    json.objects("phases", r.phases, [&](const TrainingPhase& p) {
+      json.member("tokens", p.tokens);
+      json.member("steps", p.steps);
+      json.member("global_batch", p.global_batch);
+      json.member("seq", p.seq);
+      json.member_time("step_time", p.step);
+    });
+    json.objects("plans", r.plans, [&](const TrainingPlan& p) {
+      json.member("gpus", p.gpus);
+      json.member("nodes", p.nodes);
+      json.member_time("step_time", p.step);
+      json.member("fits", p.fits);
+      write_whole_run(json, p);
+      json.member("chosen", p.chosen);
+    });
+    json.objects("assumed", r.facts, [&](const TrainingFact& f) {
+      json.member("name", f.name);
+      json.member("value", f.value);
+      json.member("reason", f.reason);
+    });
+    json.values("warnings", r.warnings);
+    json.member("version", version);
+  });
+}
+
+std::string step_energy_text(const StepEnergy& e) {
+  return train_line("energy", metric(e.joules, "J") + " a step, " +
+                                  metric(e.joules_per_token, "J") + " a token") +
+         train_line("", fmt::format("a GPU draws {:.0f} W, its share of the host {:.0f} W",
+                                    e.gpu_watts, e.host_watts));
+}
+
+void write_step_energy(JsonWriter& json, const StepEnergy& e) {
+  json.object("energy", [&] {
+    json.member("step_j", e.joules);
+    json.member("token_j", e.joules_per_token);
+    json.member("gpu_w", e.gpu_watts);
+    json.member("host_w_per_gpu", e.host_watts);
+  });
+}
+
+std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
+                             std::span<const std::string> names) {
+  bool any = false, price = false;
+  for (const auto& run : runs) {
+    any = any || run;
+    price = price || (run && run->price);
+  }
+  if (!any) return {};
+  std::vector<std::vector<std::string>> rows{
+      {"the whole training", "days", "useful", "GPU-hours", price ? "price" : ""}};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (const auto& run = runs[i])
+      rows.push_back({"  " + escape_text(names[i]), fixed(run->wall / kSecondsADay, 1),
+                      percent(run->useful_share), metric(run->gpu_hours, ""),
+                      run->price ? dollars(*run->price) : ""});
+    else
+      rows.push_back({"  " + escape_text(names[i]), "never ends", "", "", ""});
+  }
+  std::string text = "\n";
+  for (const std::string& line : align_columns(rows, "<>>>>")) text += line + '\n';
+  return text;
+}
+
+void write_whole_run(JsonWriter& json, const TrainingPlan& run) {
+  json.member("days", run.wall / kSecondsADay);
+  json.member("ettr", run.useful_share);
+  json.member("gpu_hours", run.gpu_hours);
+  json.member("price_usd", run.price);
+}
+
+}  // namespace stepcast

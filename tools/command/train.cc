@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast train FILE: the whole training run of which the scenario is a step.
+#include "report/text/train.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "job/training.h"
+#include "scenarios/document/number.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+int train_command(const Arguments& args, const Terminal& terminal) {
+  Arguments given = args;
+  if (!args.train.tokens.empty()) given.set.push_back("job.tokens=" + args.train.tokens);
+  TrainOptions options;
+  options.replicas = args.train.replicas.value_or(0);
+  options.seed = static_cast<uint64_t>(args.train.seed.value_or(0));
+  options.days = args.train.days;
+  for (const std::string& n : args.train.gpus) options.gpus.push_back(parse_count("--gpus", n, 1));
+  const TrainingResult result = train(read_scenario(args.file, given), options);
+  write_stdout(args.json ? training_json(result, version()) : training_text(result, terminal.out));
+  if (!args.quiet && !args.json)
+    for (const std::string& w : result.warnings)
+      write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(
+      app, "train", "Forecast a whole training run: days, failures, checkpoints, energy, price",
+      chosen, train_command);
+  add_scenario(sub, args);
+  sub->add_option("--tokens", args.train.tokens, "to train on: 15.6T; instead of job.tokens")
+      ->option_text("COUNT");
+  add_quantity(
+      sub, "--days", args.train.days,
+      [](const Value& v, std::string_view what, Problems& problems) {
+        return read_number(v, what, problems, true);
+      },
+      "also find the fewest GPUs that take no longer, as replicas of the layout", "NUMBER");
+  sub->add_option("--gpus", args.train.gpus, "also on so many GPUs: 8192,16384")
+      ->delimiter(',')
+      ->option_text("N,...");
+  add_count(sub, "--replicas", args.train.replicas, 1,
+            "also draw so many runs, with failures at random");
+  add_count(sub, "--seed", args.train.seed, 0, "of what is drawn; default 0");
+  sub->footer(
+      "The section job of FILE says what is known of the run (docs/training_runs.md): tokens,\n"
+      "failures, checkpoints, spares, power, price. What it does not say has a published default,\n"
+      "printed with its source, or no line: no price, PUE or carbon is assumed.\n\n"
+      "  stepcast train run.yaml --tokens 15.6T --days 60 -s job.price=2.5USD/GPUh");
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli
