@@ -4,11 +4,14 @@
 #include <utility>
 
 #include "capi/answer.h"
+#include "report/html/page.h"
+#include "report/json/ops.h"
 #include "report/json/result.h"
 #include "report/text/run.h"
 #include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
+#include "stepcast/page_facts.h"
 
 namespace stepcast::capi {
 namespace {
@@ -31,6 +34,24 @@ std::string perfetto_of(const RunAnswer& run) {
   std::string bytes;
   write_perfetto(run.traced(), {}, [&](std::string_view piece) { bytes += piece; });
   return bytes;
+}
+
+std::string page_of(const RunAnswer& run) {
+  ForecastOptions with_trace = run.options;
+  with_trace.trace = true;
+  std::string bytes;
+  write_run_page(forecast(run.scenario, with_trace),
+                 page_facts_of(run.scenario, STEPCAST_VERSION, ""),
+                 [&](std::string_view piece) { bytes += piece; });
+  return bytes;
+}
+
+template <class Make>
+Render of_run(const std::shared_ptr<const RunAnswer>& run, Make make) {
+  return [run, make](Request& request) {
+    request.check_all_read();
+    return make(*run);
+  };
 }
 
 }  // namespace
@@ -74,10 +95,10 @@ stepcast_answer run(Request& request, Reporter& reporter) {
     r.check_all_read();
     return text;
   });
-  answer.forms.emplace_back("perfetto", [made](Request& r) {
-    r.check_all_read();
-    return perfetto_of(*made);
-  });
+  answer.forms.emplace_back("perfetto", of_run(made, perfetto_of));
+  answer.forms.emplace_back("html", of_run(made, page_of));
+  answer.forms.emplace_back(
+      "ops", of_run(made, [](const RunAnswer& run) { return ops_json(run.traced()); }));
   return answer;
 }
 

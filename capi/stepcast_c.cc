@@ -123,6 +123,28 @@ stepcast_answer* stepcast_run(const char* request, stepcast_progress progress, v
   return stepcast::capi::call(request, stepcast::capi::run, reporter);
 }
 
+stepcast_answer* stepcast_compare(const char* request, stepcast_progress progress, void* context) {
+  Reporter reporter(progress, context);
+  return stepcast::capi::call(request, stepcast::capi::compare, reporter);
+}
+
+stepcast_answer* stepcast_search(const char* request, stepcast_progress progress, void* context) {
+  Reporter reporter(progress, context);
+  return stepcast::capi::call(request, stepcast::capi::search, reporter);
+}
+
+stepcast_answer* stepcast_size(const char* request) {
+  return stepcast::capi::call(request, stepcast::capi::size);
+}
+
+stepcast_answer* stepcast_presets(const char* request) {
+  return stepcast::capi::call(request, stepcast::capi::presets);
+}
+
+stepcast_answer* stepcast_import(const char* request) {
+  return stepcast::capi::call(request, stepcast::capi::import_run_file);
+}
+
 stepcast_answer* stepcast_render(const stepcast_answer* answer, const char* request) {
   return stepcast::capi::call(
       request, [&](stepcast::capi::Request& r) { return stepcast::capi::render(*answer, r); });

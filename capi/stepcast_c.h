@@ -20,8 +20,22 @@
  *                  "root": as --root; "set": [["parallel.tp", "4"], ...], as --set, in order
  *   load           the scenario
  *   run            the scenario; "ranks": "all"; "what_if": true
+ *   compare        the scenario, which has a section `compare`, or with "schedules": ["1f1b", ...];
+ *                  or "cases": [{a scenario, "case": its name}, ...]
+ *   search         the scenario; "search": [["objective", "[price, days]"], ["budget", "60s"],
+ *                  ...], its section `search`; "where": list of texts; "fewest_gpus",
+ *                  "most_gpus", "next", "jobs": numbers; "store": a folder
+ *   size           "model": a scenario, config.json or preset, or "text" with "name"; "root",
+ *                  "set"; "gpu", "tokens", "mfu": texts; "search": false
+ *   presets        "kind": "gpus"; "show": a name
+ *   import         "kind"; "file": what messages call it, with its "text"; "model_file" and
+ *                  "model_text": of a config.json; "preset", "gpu": texts; "set"
  *   stepcast_render
- *     of run       {"form": "text"}, {"form": "perfetto"}
+ *     of run       {"form": "text" | "perfetto" | "html" | "ops"}
+ *     of compare   {"form": "text" | "html"}
+ *     of search    {"form": "text" | "csv" | "html"},
+ *                  {"form": "scenario" | "megatron_args", "index": 0}
+ *     of size      {"form": "text"}
  *     of an error  {"form": "text"}
  */
 #ifndef STEPCAST_CAPI_STEPCAST_C_H
@@ -50,6 +64,11 @@ const char* stepcast_version(void);
 
 stepcast_answer* stepcast_load(const char* request);
 stepcast_answer* stepcast_run(const char* request, stepcast_progress progress, void* context);
+stepcast_answer* stepcast_compare(const char* request, stepcast_progress progress, void* context);
+stepcast_answer* stepcast_search(const char* request, stepcast_progress progress, void* context);
+stepcast_answer* stepcast_size(const char* request);
+stepcast_answer* stepcast_presets(const char* request);
+stepcast_answer* stepcast_import(const char* request);
 
 /* The same answer in another form: text for people, a file.  A new answer, whose bytes it is. */
 stepcast_answer* stepcast_render(const stepcast_answer* answer, const char* request);

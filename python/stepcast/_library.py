@@ -43,10 +43,10 @@ def _load():
     library = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libstepcast.so"))
     if library.stepcast_api_version() != API_VERSION:
         raise ImportError(f"libstepcast.so has version {library.stepcast_api_version()} of the interface, not {API_VERSION}")
-    for name in ("run",):
+    for name in ("run", "compare", "search"):
         function = getattr(library, "stepcast_" + name)
         function.argtypes, function.restype = (ctypes.c_char_p, _Progress, ctypes.c_void_p), ctypes.c_void_p
-    for name in ("load",):
+    for name in ("load", "size", "presets", "import"):
         function = getattr(library, "stepcast_" + name)
         function.argtypes, function.restype = (ctypes.c_char_p,), ctypes.c_void_p
     library.stepcast_render.argtypes = (ctypes.c_void_p, ctypes.c_char_p)

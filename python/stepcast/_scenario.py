@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from . import _library, _records
 
 
-def _pairs(overrides):
+def pairs(overrides):
     """What is set, as the library takes it: texts stay as they are, as behind --set; all else is JSON."""
     return [[path, value if isinstance(value, str) else _library.to_json(value)] for path, value in overrides.items()]
 
@@ -22,8 +22,11 @@ class Scenario:
 
     def set(self, overrides=None, **more):
         """The same with other values: s.set({"parallel.tp": 4}) or s.set(schedule="zb-h1"); None takes a key away."""
-        pairs = _pairs({**(overrides or {}), **more})
-        return Scenario({**self._request, "set": [*self._request["set"], *pairs]})
+        more_pairs = pairs({**(overrides or {}), **more})
+        return Scenario({**self._request, "set": [*self._request["set"], *more_pairs]})
+
+    #: What the library is asked with, to be copied before it is changed.
+    request = property(lambda self: self._request)
 
     def _loaded(self):
         if self._facts is None:
@@ -44,7 +47,7 @@ class Scenario:
 def scenario_of(subject, overrides=None, root=None):
     """A Scenario of a path, a dict or a Scenario."""
     if isinstance(subject, Scenario):
-        request = subject._request
+        request = subject.request
     elif isinstance(subject, Mapping):
         request = {"text": _library.to_json(dict(subject)), "name": "<dict>", "set": []}
     else:
@@ -58,3 +61,9 @@ def scenario_of(subject, overrides=None, root=None):
 def from_text(text, name="<text>"):
     """A Scenario of YAML that is in memory; messages call it `name`."""
     return Scenario({"text": text, "name": name, "set": []})
+
+
+def text_of(path):
+    """The text of a file; what is no UTF-8 in it stands as U+FFFD."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

@@ -6,16 +6,12 @@
 #include <string>
 
 #include "report/text/compare.h"
-#include "report/text/topology.h"
 #include "scenarios/scenario.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
-
-// The cluster of a scenario as reports see it.
-TopologyView cluster_view(const Cluster& cluster);
 
 // Before anything is simulated: that args.html, if it is given, is a file that may be written.
 // Throws InputError.
