@@ -3,6 +3,8 @@
 import ctypes
 import json
 import os
+import signal
+import threading
 
 API_VERSION = 1
 STOPPED = 130
@@ -128,6 +130,29 @@ def call(name, request):
     return _checked(getattr(_library, "stepcast_" + name)(to_json(request).encode()))
 
 
+class _NotedInterrupt:
+    """Ctrl-C while the library works: noted, and handled as before once the library has come to its end.
+
+    A handler that raises would do so anywhere in the function that the library calls, before its first line too.
+    """
+
+    def __enter__(self):
+        self.signal, self.before, self.noted = signal.SIGINT, signal.getsignal(signal.SIGINT), []
+        # Python handles signals on its main thread alone.
+        if callable(self.before) and threading.current_thread() is threading.main_thread():
+            signal.signal(self.signal, lambda *arguments: self.noted.append(arguments))
+        else:
+            self.before = None
+        return self
+
+    def __exit__(self, *_):
+        if self.before is None:
+            return
+        signal.signal(self.signal, self.before)
+        if self.noted:
+            self.before(*self.noted[0])
+
+
 def call_with_progress(name, request, progress):
     """The same of a function that may take long.
 
@@ -135,15 +160,16 @@ def call_with_progress(name, request, progress):
     call too, and are raised here.
     """
     raised = []
+    with _NotedInterrupt() as interrupt:
 
-    def report(_, done, total):
-        try:
-            return 1 if progress is not None and progress(done, total) else 0
-        except BaseException as error:  # KeyboardInterrupt too: it is raised in whatever Python runs
-            raised.append(error)
-            return 1
+        def report(_, done, total):
+            try:
+                return 1 if interrupt.noted or progress is not None and progress(done, total) else 0
+            except BaseException as error:
+                raised.append(error)
+                return 1
 
-    answer = Answer(getattr(_library, "stepcast_" + name)(to_json(request).encode(), _Progress(report), None))
+        answer = Answer(getattr(_library, "stepcast_" + name)(to_json(request).encode(), _Progress(report), None))
     if raised:
         raise raised[0]
     if answer.status():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libstepcast.so behind the package: threads, memory, what it shows and what it loads."""
 import ast
+import inspect
 import os
 import pathlib
 import re
@@ -11,7 +12,7 @@ import unittest
 
 import case
 import stepcast as sc
-from stepcast import _library
+from stepcast import _answers, _library
 
 PACKAGE = case.ROOT / "python/stepcast"
 # Light calls in a loop; a hundred thousand with `tools/test -C full`.
@@ -91,7 +92,7 @@ class Library(unittest.TestCase):
     def test_loses_no_memory(self):
         def calls(n):
             for _ in range(n // 2):
-                sc.load({"model": "llama3-8b"}, {"parallel.tp": 2})
+                self.assertEqual(len(sc.load(case.SMALL).hash), 16)
                 with self.assertRaises(sc.StepcastError):
                     _library.call("load", {"text": "", "name": "empty"})
 
@@ -117,6 +118,40 @@ class Sources(unittest.TestCase):
                     [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
                 for name in names:
                     self.assertIn(name.split(".")[0], {*sys.stdlib_module_names, "pandas"}, path)
+
+    def stub(self):
+        """{class or "": {name: parameters, None where it is no function}} of the stubs."""
+        names = {"": {}}
+        for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body:
+            inner = node.body if isinstance(node, ast.ClassDef) else [node]
+            into = names.setdefault(node.name if isinstance(node, ast.ClassDef) else "", {})
+            for one in inner:
+                if isinstance(one, ast.FunctionDef):
+                    is_property = any(getattr(d, "id", "") == "property" for d in one.decorator_list)
+                    into[one.name] = None if is_property else [a.arg for a in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)]
+                elif isinstance(one, ast.AnnAssign):
+                    into[one.target.id] = None
+        return names
+
+    def test_stubs_have_the_functions_as_they_are(self):
+        stub = self.stub()
+        functions = {name: parameters for name, parameters in stub[""].items() if parameters is not None}
+        self.assertEqual(set(functions) | {"Scenario", "StepcastError"}, set(sc.__all__))
+        for name, parameters in functions.items():
+            self.assertEqual(list(inspect.signature(getattr(sc, name)).parameters), parameters, name)
+
+    def test_stubs_have_the_keys_of_answers(self):
+        stub = self.stub()
+        answers = {"Result": sc.run(case.SMALL), "Comparison": sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]),
+                   "Search": sc.search(case.MINIMAL, {"batch.global": 16, "model.num_hidden_layers": 4}, top=2)}
+        for name, answer in answers.items():
+            # Keys of the JSON are attributes, and nothing else is but what the class itself has.
+            self.assertEqual(set(answer) - set(stub[name]), set(), name)
+            self.assertEqual({one for one in stub[name] if one not in answer and not hasattr(type(answer), one)}, set(), name)
+        for name in ("Scenario", "StepcastError", "Layout", "Imported"):
+            module = {"Scenario": sc.Scenario, "StepcastError": sc.StepcastError, "Layout": _answers.Layout, "Imported": _answers.Imported}[name]
+            methods = {one for one, parameters in stub[name].items() if parameters is not None}
+            self.assertEqual({one for one in methods if not hasattr(module, one)}, set(), name)
 
     def test_pandas_is_not_imported_before_it_is_needed(self):
         found = subprocess.run([sys.executable, "-c", "import sys, stepcast; print('pandas' in sys.modules)"],
