@@ -28,7 +28,7 @@ struct ComparedScenario {
 struct CompareOptions {
   std::vector<std::string> schedules;  // one scenario under each of these; empty: as they are
   bool record = false;                 // every op, for reports; else results have none
-  bool keep_names = false;  // ComparedScenario::file, whatever the scenarios are called
+  bool keep_names = false;             // ComparedScenario::file, whatever the scenarios are called
   // How many cases are done of how many, before each; what it throws passes through.
   Progress progress{};
 };

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: page_test.py [--update]
 
-Runs the code of docs/python.md and python/README.md from top to bottom, as a notebook does.  A block of text right
+Runs the Python of each page that has any (docs/python.md) from top to bottom, as a notebook does.  A block of text right
 after code is what the code shows: what it prints, and its last expression.  --update writes what it shows now.
 """
 import ast
@@ -17,7 +17,9 @@ import unittest
 
 import case
 
-PAGES = ("docs/python.md", "python/README.md")
+PAGES = [path.relative_to(case.ROOT).as_posix() for path in
+         (case.ROOT / "README.md", case.ROOT / "python/README.md", *sorted((case.ROOT / "docs").glob("*.md")))
+         if "```python\n" in path.read_text()]
 CELL = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 
 
@@ -54,6 +56,9 @@ def replayed(page):
 
 class Pages(unittest.TestCase):
     maxDiff = None
+
+    def test_are_all_that_have_code(self):
+        self.assertEqual(PAGES, ["python/README.md", "docs/python.md"])
 
     def test_show_what_their_code_shows(self):
         for name in PAGES:
