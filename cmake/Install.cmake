@@ -8,6 +8,7 @@ include(CMakePackageConfigHelpers)
 # header that is not here.  They go below include/stepcast, so that "stepcast/stepcast.h" means there
 # what it means here.
 set(STEPCAST_PUBLIC_HEADERS
+  capi/stepcast_c.h
   stepcast/stepcast.h
   stepcast/errors.h
   stepcast/forecast.h
@@ -27,6 +28,7 @@ foreach(folder IN LISTS STEPCAST_MODULES)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 
+install(TARGETS stepcast_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET stepcast)
   install(TARGETS stepcast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -211,9 +211,10 @@ std::string differences_panel(std::span<const PageCase> cases, const PageFacts& 
     table.row().text(path);
     for (const PageCase& c : cases) table.text(value_in(c, path));
   }
-  std::string s = "<dl class=\"facts\">\n<dt>command</dt><dd><code>" + html_text(facts.command) +
-                  "</code></dd>\n<dt>stepcast</dt><dd><code>" + html_text(facts.version) +
-                  "</code></dd>\n";
+  std::string s = "<dl class=\"facts\">\n";
+  if (!facts.command.empty())
+    s += "<dt>command</dt><dd><code>" + html_text(facts.command) + "</code></dd>\n";
+  s += "<dt>stepcast</dt><dd><code>" + html_text(facts.version) + "</code></dd>\n";
   for (const PageCase& c : cases)
     s += "<dt>" + html_text(c.name) + "</dt><dd><code>" + html_text(c.result->scenario.hash) +
          "</code></dd>\n";

@@ -38,7 +38,7 @@ struct PublishedFigures {
 // What a report says besides its result.
 struct PageFacts {
   std::string version;      // of the command
-  std::string command;      // that makes it again
+  std::string command;      // that makes it again; empty: none
   std::string description;  // the scenario's own
   std::vector<SettingLine> settings;
   std::vector<PublishedFigures> published;

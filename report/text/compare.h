@@ -11,6 +11,7 @@
 #include "report/format.h"
 #include "report/json/writer.h"
 #include "sim/diagnostic.h"
+#include "sim/left_out.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -43,12 +44,6 @@ struct Winners {
   std::optional<size_t> best_per_gib;  // most steps a second for each GiB of it
 };
 Winners compare_winners(std::span<const Result> results);
-
-// A case without a result, and why it has none.
-struct LeftOut {
-  std::string name;
-  std::vector<Diagnostic> problems;  // at least one
-};
 
 // A table with one line a case, then what the critical rank of each case waits for, then the
 // winners. The columns are the step time; mean, p5 and p95 if any case has several seeds; the

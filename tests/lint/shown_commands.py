@@ -31,7 +31,7 @@ NOT_RUN = {
 STANDS_FOR = {"FILE": "my.yaml", "SCENARIO": "my.yaml", "TABLE": "mine.csv", "NAME": "zb-h1"}
 OPEN = re.compile(r"\b[A-Z]{2,}\b|[|\[<]|\.\.\.")
 INDENTED = re.compile(r"^ {4,}((?:\$ |stepcast|tools/|cmake ).*)$", re.MULTILINE)
-LANGUAGES = ("", "cpp", "text", "yaml")
+LANGUAGES = ("", "cpp", "python", "text", "yaml")  # tests/python/page_test.py runs what is Python
 COMPILE = "${CXX:-c++} -std=c++20 -fsyntax-only -I. shown.cc"
 
 

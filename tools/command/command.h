@@ -168,8 +168,6 @@ void add_help(CLI::App& app, Arguments& args, Command& chosen);
 // --- shared by several commands ---
 
 std::string_view version();  // "0.1.0"
-// The version and a hash of what forecasts are made of: sources and tables.  "0.1.0 1f0c..."
-std::string_view build();
 
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);

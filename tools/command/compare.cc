@@ -8,14 +8,6 @@
 #include <CLI/Formatter.hpp>
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <variant>
 
 #include "job/training.h"
 #include "report/diagnostics.h"
@@ -23,11 +15,7 @@
 #include "report/json/result.h"
 #include "report/text/compare.h"
 #include "report/text/train.h"
-#include "scenarios/forecast/anomaly.h"
-#include "scenarios/forecast/forecast.h"
-#include "scenarios/scenario_document.h"
-#include "sim/diagnostic.h"
-#include "sim/graph/op_graph.h"
+#include "scenarios/forecast/comparison.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/page.h"
@@ -35,365 +23,45 @@
 namespace stepcast::cli {
 namespace {
 
-using Sets = std::vector<std::pair<std::string, std::string>>;
-
-// One scenario under another schedule: what has to change in it.
-struct UnderSchedule {
-  std::string name;                  // "zb-v vpp 2"
-  Sets set;                          // after --set
-  std::vector<std::string> dropped;  // keys of the section `schedule` that it cannot take
-};
-
-// What not every schedule takes.
-constexpr std::array<const char*, 4> kKeys{"schedule.group", "schedule.params", "schedule.p2p",
-                                           "schedule.memory_limit"};
-constexpr unsigned kAll = (1u << kKeys.size()) - 1;
-
-// What is dropped, as bits of kKeys: nothing, then as little as possible.
-std::vector<unsigned> attempts() {
-  std::vector<unsigned> all;
-  for (unsigned dropped = 0; dropped <= kAll; ++dropped) all.push_back(dropped);
-  std::stable_sort(all.begin(), all.end(), [](unsigned a, unsigned b) {
-    return __builtin_popcount(a) < __builtin_popcount(b);
-  });
+// The files, each read once, with what --set says.
+std::vector<ComparedScenario> scenarios_of(const Arguments& args) {
+  std::vector<ComparedScenario> all;
+  for (const std::string& file : args.files) {
+    const auto same = std::ranges::find(all, file, &ComparedScenario::file);
+    all.push_back({file, same != all.end() ? same->document : read_scenario(file, args)});
+  }
   return all;
 }
 
-Sets sets_for(const std::string& name, const char* vpp, unsigned dropped) {
-  // Orders written out give way.
-  Sets set{{"schedule.kind", name}, {"schedule.steps", "null"}, {"schedule.file", "null"}};
-  for (size_t k = 0; k < kKeys.size(); ++k)
-    if ((dropped >> k & 1) != 0) set.emplace_back(kKeys[k], "null");
-  if (*vpp != 0) set.emplace_back("parallel.vpp", vpp);
-  return set;
-}
-
-// The schedule is named on the command line, not in a --set.
-void forget_place(Diagnostic& d) {
-  if (d.file != "--set schedule.kind") return;
-  d.file.clear();
-  d.source_line.clear();
-  d.line = d.column = 0;
-}
-
-// The scenario with more set, or what is wrong with it then.
-std::variant<Scenario, InputError> try_with(const ScenarioDocument& document, const Sets& set) {
-  ScenarioDocument changed = document;
-  LoadOptions options;
-  options.set = set;
-  changed.set(options);
-  auto resolved = std::move(changed).try_resolve();
-  if (InputError* wrong = std::get_if<InputError>(&resolved))
-    for (Diagnostic& d : wrong->diagnostics) forget_place(d);
-  return resolved;
-}
-
-// Whether a key goes with some schedules only: its value may be wrong as well.
-bool is_misplaced(const InputError& e) {
-  return std::all_of(e.diagnostics.begin(), e.diagnostics.end(),
-                     [](const Diagnostic& d) { return d.code == "E127" || d.code == "E102"; });
-}
-
-// Each key goes because the schedule has no such key, not because its value is wrong.
-void check_dropped(const std::string& name, const char* vpp, unsigned dropped,
-                   const ScenarioDocument& document) {
-  for (size_t k = 0; k < kKeys.size(); ++k) {
-    if ((dropped >> k & 1) == 0) continue;
-    const auto tried = try_with(document, sets_for(name, vpp, dropped & ~(1u << k)));
-    const InputError* wrong = std::get_if<InputError>(&tried);
-    if (wrong != nullptr && !is_misplaced(*wrong)) throw InputError(*wrong);
-  }
-}
-
-// Throws InputError if a key of the section `schedule` is wrong under the scenario's own schedule:
-// then no other is to blame.
-void check_own_schedule(const ScenarioDocument& document) {
-  const auto tried = try_with(document, {});
-  const InputError* wrong = std::get_if<InputError>(&tried);
-  if (wrong != nullptr && is_misplaced(*wrong)) throw InputError(*wrong);
-}
-
-// The scenario under the schedule `name`, with its own parallel.vpp if the schedule takes it, else
-// with one or two chunks, and with all keys of its section `schedule` but those that the schedule
-// cannot take: it is resolved with fewer and fewer of them until it can be.  Throws InputError with
-// the reason if it cannot be.
-UnderSchedule under_schedule(const std::string& name, const ScenarioDocument& document) {
-  std::optional<InputError> first;
-  for (const char* vpp : {"", "null", "2"}) {
-    auto bare = try_with(document, sets_for(name, vpp, kAll));
-    if (InputError* wrong = std::get_if<InputError>(&bare)) {
-      if (!first) first = std::move(*wrong);
-      continue;
-    }
-    for (const unsigned dropped : attempts()) {
-      const Sets set = sets_for(name, vpp, dropped);
-      const auto tried = try_with(document, set);
-      const Scenario* scenario = std::get_if<Scenario>(&tried);
-      if (scenario == nullptr) continue;
-      check_dropped(name, vpp, dropped, document);
-      UnderSchedule under{name, set, {}};
-      if (scenario->plan.vpp > 1) under.name += fmt::format(" vpp {}", scenario->plan.vpp);
-      for (size_t k = 0; k < kKeys.size(); ++k)
-        if ((dropped >> k & 1) != 0) under.dropped.emplace_back(kKeys[k]);
-      return under;
-    }
-  }
-  throw InputError(*first);
-}
-
-struct Case {
-  std::string name;
-  std::string file;
-  std::string of_file;  // name of a case in the file's compare section; empty: none
-  UnderSchedule under;  // of --schedules
-};
-
-// The files of the cases, each read once, with what --set says.
-class Documents {
- public:
-  explicit Documents(const Arguments& args) : args_(args) {}
-
-  const ScenarioDocument& of(const std::string& file) {
-    std::unique_ptr<const ScenarioDocument>& document = read_[file];
-    if (document == nullptr)
-      document = std::make_unique<const ScenarioDocument>(read_scenario(file, args_));
-    return *document;
-  }
-
-  ScenarioDocument of_case(const Case& c) {
-    ScenarioDocument changed = of(c.file);
-    LoadOptions options;
-    options.set = c.under.set;
-    options.compare_case = c.of_file;
-    changed.set(options);
-    return changed;
-  }
-
- private:
-  const Arguments& args_;
-  std::map<std::string, std::unique_ptr<const ScenarioDocument>> read_;
-};
-
-// Drops what no comparison shows: ops, their prices and times, which are most of a result.
-void forget_ops(Result& result) {
-  auto names = std::make_shared<OpGraph>();
-  names->labels = result.graph->labels;
-  names->works = result.graph->works;
-  names->rendezvous = result.graph->rendezvous;
-  for (const RoleOps& role : result.graph->roles) {
-    RoleOps& own = names->roles.emplace_back();
-    own.name = role.name;
-    own.pipeline_rank = role.pipeline_rank;
-    own.ranks = role.ranks;
-  }
-  result.graph = std::move(names);
-  result.prices = nullptr;
-  result.timeline = {};
-  for (RankMemory& rank : result.memory) rank.memory.curve = {};
-}
-
-// Problems of all cases, each said once.
-class Collector {
- public:
-  void add(const InputError& e, const std::string& name) {
-    for (Diagnostic d : e.diagnostics) {
-      const std::string key = fmt::format("{}{}{}{}", d.code, d.message, d.file, d.line);
-      if (!seen_.insert(key).second) continue;
-      if (d.note.empty() && d.file != name) d.note = "in case '" + name + "'";
-      found_.push_back(std::move(d));
-    }
-  }
-  void throw_if_any() const {
-    if (!found_.empty()) throw InputError(found_);
-  }
-  bool any() const { return !found_.empty(); }
-  std::span<const Diagnostic> found() const { return found_; }
-
- private:
-  std::set<std::string> seen_;
-  std::vector<Diagnostic> found_;
-};
-
-// Called with what keeps a case from running.
-using Refuse = std::function<void(const InputError&, const std::string& name)>;
-
-std::vector<Case> cases_under_schedules(const Arguments& args, Documents& documents,
-                                        const Refuse& refuse) {
-  if (args.files.size() > 1)
-    usage_error("E003", fmt::format("--schedules is for one scenario, not {}", args.files.size()),
-                "compare takes one of them at a time");
-  const ScenarioDocument& document = documents.of(args.files.front());
-  check_own_schedule(document);
-  std::vector<Case> cases;
-  for (const std::string& name : args.schedules) {
-    try {
-      UnderSchedule under = under_schedule(name, document);
-      cases.push_back({under.name, args.files.front(), {}, std::move(under)});
-    } catch (const InputError& e) {
-      refuse(e, name);
-    }
-  }
-  return cases;
-}
-
-std::vector<Case> cases_of(const Arguments& args, Documents& documents, const Refuse& refuse,
-                           std::string& baseline) {
-  std::vector<Case> cases;
-  if (!args.schedules.empty()) return cases_under_schedules(args, documents, refuse);
-  if (args.files.size() > 1) {
-    for (const std::string& file : args.files) cases.push_back({file, file, {}, {}});
-    return cases;
-  }
-  const Scenario scenario = documents.of(args.files.front()).resolve();
-  if (scenario.compare.empty())
-    usage_error("E005",
-                "'" + args.files.front() +
-                    "' has no compare section, so there is nothing "
-                    "to compare it with",
-                "name more files or --schedules, or add compare: {cases: {...}} to it");
-  for (const CompareCase& c : scenario.compare)
-    cases.push_back({c.name, args.files.front(), c.name, {}});
-  baseline = scenario.compare_baseline;
-  return cases;
-}
-
-// Names of the scenarios where they tell the cases apart, else the files they are in.
-void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> results) {
-  std::set<std::string> names;
-  for (const Result& r : results) names.insert(r.scenario.name);
-  if (names.size() != results.size() || names.contains("")) return;
-  for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
-}
-
-bool shares_links(const Result& result) {
-  return result.disturbance && result.disturbance->shared_links;
-}
-
-// Faster links and a longer step are no mistake of the reader's.
-void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scenarios,
-                    std::span<Result> results) {
-  for (size_t i = 0; i < results.size(); ++i) {
-    for (size_t j = 0; j < results.size(); ++j) {
-      if (results[i].step_time <= results[j].step_time) continue;
-      if (!has_faster_links(scenarios[i], scenarios[j])) continue;
-      results[i].scenario.warnings.push_back(
-          anomaly_note(scenarios[i], cases[i].name, scenarios[j], cases[j].name,
-                       shares_links(results[i]) || shares_links(results[j])));
-      break;
-    }
-  }
-}
-
-// "schedule.group does not apply to 1f1b, zb-v and is left out there": each key once.
-void note_dropped(std::span<const Case> cases, std::span<Result> results) {
-  std::map<std::string, std::string> names;
-  for (const Case& c : cases)
-    for (const std::string& key : c.under.dropped)
-      names[key] += (names[key].empty() ? "" : ", ") + c.name;
-  for (size_t i = 0; i < cases.size(); ++i)
-    for (const std::string& key : cases[i].under.dropped)
-      results[i].scenario.warnings.push_back(key + " does not apply to " + names[key] +
-                                             " and is left out there");
-}
-
-// The first of --schedules is what the others are compared with, if it runs.
-void note_baseline(const Arguments& args, std::span<const Case> cases, std::span<Result> results) {
-  if (args.schedules.empty()) return;
-  const std::string& first = args.schedules.front();
-  const auto& [key, kind] = cases.front().under.set.front();
-  if (kind == first) return;
-  results.front().scenario.warnings.push_back(first + " is left out: the baseline is " +
-                                              cases.front().name);
-}
-
-// What is said of some cases only begins with their names, "zb-v, dualpipev: ...".  Once each.
-std::vector<std::string> remarks_by_case(std::span<const Case> cases,
-                                         std::span<const Result> results) {
-  std::vector<std::pair<std::string, std::vector<size_t>>> said;
-  for (size_t i = 0; i < results.size(); ++i) {
-    for (const std::string& w : results[i].scenario.warnings) {
-      auto at = std::ranges::find(said, w, &std::pair<std::string, std::vector<size_t>>::first);
-      if (at == said.end()) at = said.insert(at, {w, {}});
-      if (at->second.empty() || at->second.back() != i) at->second.push_back(i);
-    }
-  }
-  std::vector<std::string> remarks;
-  for (const auto& [text, of] : said) {
-    std::string names;
-    for (const size_t i : of) names += (names.empty() ? "" : ", ") + cases[i].name;
-    remarks.push_back(of.size() == results.size() ? text : names + ": " + text);
-  }
-  return remarks;
-}
-
 int compare_command(const Arguments& args, const Terminal& terminal) {
-  Collector problems;
-  std::vector<LeftOut> left_out;
-  const Refuse refuse = [&](const InputError& e, const std::string& name) {
-    problems.add(e, name);
-    left_out.push_back({name, e.diagnostics});
-  };
-  std::string baseline_name;
   check_page_options(args);
-  Documents documents(args);
-  std::vector<Case> cases;
-  std::vector<Scenario> scenarios;
-  std::vector<Result> results;
+  CompareOptions options;
+  options.schedules = args.schedules;
+  options.record = !args.html.empty();
+  options.progress = [&](int64_t, int64_t total) {
+    if (!args.html.empty() && total > int64_t{kMostPageCases})
+      usage_error("E004", fmt::format("--html of {} cases", total),
+                  fmt::format("a report takes up to {}", kMostPageCases));
+  };
   std::vector<std::optional<TrainingPlan>> whole_runs;
-  std::vector<Case> asked = cases_of(args, documents, refuse, baseline_name);
-  if (!args.html.empty() && asked.size() > kMostPageCases)
-    usage_error("E004", fmt::format("--html of {} cases", asked.size()),
-                fmt::format("a report takes up to {}", kMostPageCases));
-  for (Case& c : asked) {
-    try {
-      ForecastOptions options;
-      options.what_if = false;
-      options.trace = !args.html.empty();
-      const ScenarioDocument document = documents.of_case(c);
-      Scenario scenario = document.resolve();
-      const Job job = read_job(document);
-      results.push_back(forecast(scenario, options));
-      whole_runs.push_back(whole_run(job, scenario, results.back()));
-      if (args.html.empty()) forget_ops(results.back());
-      scenario.schedule = {};
-      scenario.transfers = nullptr;
-      scenarios.push_back(std::move(scenario));
-      cases.push_back(std::move(c));
-    } catch (const InputError& e) {
-      refuse(e, c.name);
-    }
-  }
-  if (args.schedules.empty() || results.empty()) problems.throw_if_any();
-  if (args.files.size() > 1) name_after_scenarios(cases, results);
-  // Those of the comparison itself, below, name their cases.
-  std::vector<std::string> remarks = remarks_by_case(cases, results);
-  std::vector<size_t> own;
-  for (const Result& r : results) own.push_back(r.scenario.warnings.size());
-  note_anomalies(cases, scenarios, results);
-  note_dropped(cases, results);
-  std::vector<std::string> names;
-  size_t baseline = 0;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    names.push_back(cases[i].name);
-    if (cases[i].name == baseline_name) baseline = i;
-  }
-  note_baseline(args, cases, results);
-  if (!args.html.empty()) write_compare_page(results, scenarios, names, baseline, left_out, args);
-  write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out, whole_runs)
-                         : compare_table(results, names, baseline, terminal.out, left_out) +
-                               whole_runs_table(whole_runs, names));
-  for (size_t i = 0; i < results.size(); ++i) {
-    const std::vector<std::string>& all = results[i].scenario.warnings;
-    for (size_t w = own[i]; w < all.size(); ++w)
-      if (std::ranges::find(remarks, all[w]) == remarks.end()) remarks.push_back(all[w]);
-  }
-  for (const std::string& w : remarks)
+  options.each = [&](const ScenarioDocument& document, const Scenario& scenario,
+                     const Result& result) {
+    whole_runs.push_back(whole_run(read_job(document), scenario, result));
+  };
+  const Comparison c = compare_scenarios(scenarios_of(args), options);
+  if (!args.html.empty())
+    write_compare_page(c.results, c.scenarios, c.names, c.baseline, c.left_out, args);
+  write_stdout(args.json
+                   ? compare_json(c.results, c.names, c.baseline, version(), c.left_out, whole_runs)
+                   : compare_table(c.results, c.names, c.baseline, terminal.out, c.left_out) +
+                         whole_runs_table(whole_runs, c.names));
+  for (const std::string& w : c.remarks)
     if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
-  if (problems.any() && !args.json)
-    write_stderr(render_diagnostics(problems.found(), terminal.err, "The others were run."));
-  if (problems.any()) return exit_status_of(problems.found());
+  if (!c.problems.empty() && !args.json)
+    write_stderr(render_diagnostics(c.problems, terminal.err, "The others were run."));
+  if (!c.problems.empty()) return exit_status_of(c.problems);
   const bool all_fit =
-      std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
+      std::all_of(c.results.begin(), c.results.end(), [](const Result& r) { return r.fits; });
   return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;
 }
 

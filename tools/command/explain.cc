@@ -22,6 +22,7 @@
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"
+#include "stepcast/topology_view.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/page.h"

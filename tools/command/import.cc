@@ -12,6 +12,7 @@
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
+#include "stepcast/import_json.h"
 #include "tools/command/calibrate/calibrate_input.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -30,21 +31,6 @@ std::string remarks(const ImportedRun& run, const std::string& file) {
                                        : fmt::format("did you mean {}?", escape_text(u.near)));
   for (const std::string& note : run.notes) text += fmt::format("note: {}\n", escape_text(note));
   return text;
-}
-
-std::string as_json(const ImportedRun& run) {
-  return json_document([&](JsonWriter& json) {
-    json.member("scenario", run.scenario);
-    json.member("used", run.used);
-    json.member("without_effect", run.ignored);
-    json.objects("unknown", run.unknown, [&](const UnknownPlace& u) {
-      json.member("name", u.name);
-      json.member("line", u.line);
-      json.member("col", u.column);
-      if (!u.near.empty()) json.member("did_you_mean", u.near);
-    });
-    json.values("notes", run.notes);
-  });
 }
 
 }  // namespace
@@ -79,7 +65,7 @@ int import_run_command(const Arguments& args) {
   const ImportRequest request = import_request(args, args.kind, args.file);
   const ImportedRun run = import_run(request);
   if (args.json) {
-    write_stdout(as_json(run));
+    write_stdout(import_json(run));
     return 0;
   }
   deliver(run.scenario, args.output, args.force);

@@ -7,9 +7,9 @@
 
 #include "report/format.h"
 #include "report/html/page.h"
-#include "report/svg/topology.h"
 #include "sim/step_row.h"
 #include "sim/text.h"
+#include "stepcast/page_facts.h"
 #include "tools/command/output.h"
 
 namespace stepcast::cli {
@@ -43,35 +43,6 @@ std::string command_of(const Arguments& args, std::string command) {
   return command;
 }
 
-std::vector<SettingLine> setting_lines_of(const Scenario& scenario) {
-  std::vector<SettingLine> lines;
-  for (const Setting& s : scenario.settings) lines.push_back({s.path, s.value, s.origin});
-  return lines;
-}
-
-std::vector<PublishedFigures> published_in(const Scenario& scenario) {
-  std::vector<PublishedFigures> published;
-  for (const Measured& m : scenario.measured)
-    if (m.variant.empty())
-      published.push_back(
-          {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.tolerance, m.source});
-  return published;
-}
-
-PageFacts page_facts(const Result& result, const Scenario& scenario, const Arguments& args) {
-  PageFacts facts;
-  facts.version = version();
-  facts.command = command_of(args, "stepcast run");
-  facts.description = scenario.description;
-  facts.settings = setting_lines_of(scenario);
-  facts.published = published_in(scenario);
-  if (result.graph && result.prices) facts.links = links_of(scenario, result);
-  TopologyView view = cluster_view(scenario.cluster);
-  view.title = scenario.cluster.name;
-  facts.cluster_svg = topology_svg(view);
-  return facts;
-}
-
 void write_to_file(const std::string& name, const Arguments& args,
                    const std::function<void(const PageSink&)>& write) {
   OutputFile file(name, args.force);
@@ -92,7 +63,8 @@ void check_page_options(const Arguments& args) {
 }
 
 void write_page(const Result& result, const Scenario& scenario, const Arguments& args) {
-  const PageFacts facts = page_facts(result, scenario, args);
+  const PageFacts facts =
+      page_facts_of(result, scenario, version(), command_of(args, "stepcast run"));
   write_to_file(args.html, args,
                 [&](const PageSink& sink) { write_run_page(result, facts, sink); });
 }
@@ -100,10 +72,7 @@ void write_page(const Result& result, const Scenario& scenario, const Arguments&
 void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
                         std::span<const std::string> names, size_t baseline,
                         std::span<const LeftOut> left_out, const Arguments& args) {
-  std::vector<PageCase> cases;
-  for (size_t i = 0; i < results.size(); ++i)
-    cases.push_back(
-        {names[i], &results[i], setting_lines_of(scenarios[i]), published_in(scenarios[i])});
+  const std::vector<PageCase> cases = page_cases_of(results, scenarios, names);
   PageFacts facts;
   facts.version = version();
   facts.command = command_of(args, "stepcast compare");

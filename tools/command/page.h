@@ -8,20 +8,13 @@
 
 #include "report/html/page.h"
 #include "report/text/compare.h"
-#include "report/text/topology.h"
 #include "scenarios/scenario.h"
-#include "sim/link_loads.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
 #include "sim/step_row.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
-
-// The cluster of a scenario as reports see it.
-TopologyView cluster_view(const Cluster& cluster);
-// Its links, as groups of ranks use them in a step.  REQUIRES: result.graph and result.prices.
-LinkLoads links_of(const Scenario& scenario, const Result& result);
 
 // Before anything is simulated: that args.html, if it is given, is a file that may be written.
 // Throws InputError.

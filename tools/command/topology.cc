@@ -9,14 +9,11 @@
 #include "report/svg/topology.h"
 #include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
-#include "scenarios/forecast/perturbed_ranks.h"
 #include "sim/diagnostic.h"
+#include "stepcast/topology_view.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "tools/command/page.h"
-#include "topology/cluster/build_graph.h"
 #include "topology/import/imported_topology.h"
-#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {
@@ -61,37 +58,8 @@ std::string kind_of(const std::string& file, std::string_view text, const std::s
       "names one");
 }
 
-// The library's graph as the reports' plain data; the enumerations go by the same order.
-TopologyView view_of(const ClusterGraph& graph, std::span<const Bandwidth> nccl) {
-  TopologyView view;
-  view.devices.reserve(graph.devices().size());
-  for (const Device& d : graph.devices())
-    view.devices.push_back(
-        {static_cast<ViewKind>(d.kind), d.name, d.node, d.domain, d.rail, d.tier, {}});
-  view.links.reserve(graph.links().size());
-  for (size_t i = 0; i < graph.links().size(); ++i) {
-    const Link& l = graph.links()[i];
-    view.links.push_back({l.a, l.b, static_cast<ViewLinkKind>(l.kind), l.bandwidth, l.back,
-                          i < nccl.size() ? nccl[i] : Bandwidth{}, l.cables});
-  }
-  return view;
-}
-static_assert(static_cast<int>(ViewKind::gpu) == static_cast<int>(DeviceKind::gpu) &&
-              static_cast<int>(ViewKind::nvswitch) == static_cast<int>(DeviceKind::nvswitch) &&
-              static_cast<int>(ViewKind::pcie_switch) ==
-                  static_cast<int>(DeviceKind::pcie_switch) &&
-              static_cast<int>(ViewKind::cpu) == static_cast<int>(DeviceKind::cpu) &&
-              static_cast<int>(ViewKind::nic) == static_cast<int>(DeviceKind::nic) &&
-              static_cast<int>(ViewKind::network_switch) ==
-                  static_cast<int>(DeviceKind::network_switch));
-static_assert(static_cast<int>(ViewLinkKind::nvlink) == static_cast<int>(LinkKind::nvlink) &&
-              static_cast<int>(ViewLinkKind::c2c) == static_cast<int>(LinkKind::c2c) &&
-              static_cast<int>(ViewLinkKind::pcie) == static_cast<int>(LinkKind::pcie) &&
-              static_cast<int>(ViewLinkKind::host) == static_cast<int>(LinkKind::host) &&
-              static_cast<int>(ViewLinkKind::network) == static_cast<int>(LinkKind::network));
-
 TopologyView imported(ImportedTopology topology) {
-  TopologyView view = view_of(topology.graph, topology.nccl);
+  TopologyView view = topology_view(topology.graph, topology.nccl);
   for (TopologyFact& f : topology.facts)
     view.facts.push_back({std::move(f.key), f.value, std::move(f.text)});
   for (TopologyWarning& w : topology.warnings) view.warnings.push_back({w.line, std::move(w.text)});
@@ -124,27 +92,6 @@ TopologyView read_view(const Arguments& args) {
   view.title = file;
   return view;
 }
-
-}  // namespace
-
-LinkLoads links_of(const Scenario& scenario, const Result& result) {
-  return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
-                    perturbed_graph(scenario),
-                    route_options(scenario.cluster.fabric, scenario.seed));
-}
-
-TopologyView cluster_view(const Cluster& cluster) {
-  const ClusterGraph graph = cluster_graph(cluster);
-  TopologyView view = view_of(graph, {});
-  // A file of the fabric names its switches as it likes, a scenario by tier.
-  for (size_t i = 0; i < view.devices.size(); ++i)
-    if (view.devices[i].kind == ViewKind::network_switch)
-      view.devices[i].tier_word = switch_word(graph.devices()[i]);
-  view.format = "scenario, cluster " + cluster.name;
-  return view;
-}
-
-namespace {
 
 int topology_show_command(const Arguments& args, const Terminal& terminal) {
   const TopologyView view = read_view(args);

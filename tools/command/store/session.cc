@@ -8,7 +8,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include "scenarios/search/shard.h"
@@ -18,8 +17,6 @@
 
 namespace stepcast::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::atomic<bool> interrupt_noted{false}, terminate_noted{false};
 
@@ -35,15 +32,6 @@ std::string counted_shards(const std::string& text) {
   const int64_t n = parse_count("--slurm", text, 1);
   if (n > 100'000) usage_error("E004", "--slurm " + text + " is more than 100,000 tasks", "fewer");
   return fmt::to_string(n);
-}
-
-// "my" of "runs/my.yaml": what files of this scenario are called.
-std::string stem_of(const std::string& file) {
-  std::string stem = file == "-" ? "stdin" : fs::path(file).stem().string();
-  for (char& c : stem)
-    if (!is_digit(c) && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && c != '-' && c != '_')
-      c = '_';
-  return stem.empty() ? "scenario" : stem.substr(0, 100);
 }
 
 // The same line as a task of an array runs it: without what is written at the end.
@@ -129,7 +117,7 @@ bool wrote_batch_script(const Arguments& args) {
       "# are started again.  When all have ended, the answer, from their rows:\n"
       "#   stepcast {}\n"
       "exec stepcast {}\n",
-      shell_word("stepcast-" + stem_of(args.file)), tasks, shell_word(args.store), whole, line);
+      shell_word("stepcast-" + store_stem(args.file)), tasks, shell_word(args.store), whole, line);
   deliver(text, args.output, args.force);
   return true;
 }
@@ -149,103 +137,16 @@ NotedSignals::~NotedSignals() {
   if (terminate_) std::signal(SIGTERM, SIG_DFL);
 }
 
-StoreSession::StoreSession(const Arguments& args, const std::string& command,
-                           const SearchShard& shard) {
-  std::error_code error;
-  fs::create_directories(args.store, error);
-  if (error || !fs::is_directory(args.store))
-    throw file_error(
-        "E502",
-        "cannot make the folder '" + args.store + "'" + (error ? ": " + error.message() : ""),
-        args.store, "--store DIR names another");
-  const fs::path own = fs::path(args.store) / fmt::format("{}.{}.{}-of-{}.db", stem_of(args.file),
-                                                          command, shard.index + 1, shard.count);
-  // The own one first: whoever opens it may wait for those that read it, and those for nobody.
-  store_.emplace(own.string());
-  store_->read([&](const StepRow& row) { take_up(row, true); });
-  for (const std::string& other : store_files(args.store)) {
-    if (other == own.string()) continue;
-    try {
-      // Parts that are at work have theirs open till they end: there is little to wait for.
-      read_steps(
-          other, [&](const StepRow& row) { take_up(row, false); }, std::chrono::milliseconds(50));
-    } catch (const InputError& e) {
-      // Another part of the same work has it open.
-      if (e.diagnostics.front().code != "E510") throw;
-    }
-  }
-  committer_ = std::jthread([this](const std::stop_token& stop) { commit_each_second(stop); });
-}
-
-void StoreSession::take_up(const StepRow& row, bool own) {
-  using Outcome = Evaluator::Trial::Outcome;
-  Evaluator::Trial trial{Outcome::impossible, {}, Bytes{row.peak_bytes}, {}};
-  if (row.step_time_ps && row.reserved_bytes)
-    trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
-             Bytes{*row.reserved_bytes}};
-  known_.try_emplace(row.step(), trial);
-  if (!own) others_.insert(row.key);
-}
-
 void StoreSession::throw_if_terminated() const {
   if (terminate_noted) throw Terminated{};
 }
 
-RememberedTrial StoreSession::remember() {
-  return [this](const Scenario& scenario,
-                const std::vector<std::pair<std::string, std::string>>& settings,
-                const JobFacts& job, const std::function<Evaluator::Trial()>& simulate) {
-    throw_if_terminated();
-    const Hash128 step = step_key(scenario, build());
-    std::optional<Evaluator::Trial> found;
-    {
-      const std::lock_guard lock(mutex_);
-      if (failed_) std::rethrow_exception(failed_);
-      if (const auto known = known_.find(step); known != known_.end()) found = known->second;
-    }
-    const Evaluator::Trial trial = found ? *found : simulate();
-    const StepRow row = step_row(scenario, step, settings_text(settings), trial, job);
-    const std::lock_guard lock(mutex_);
-    if (failed_) std::rethrow_exception(failed_);
-    known_.try_emplace(step, trial);
-    // What others keep is theirs.
-    if (others_.contains(row.key)) return trial;
-    // A file that was there may say other settings.  Of what stands twice in this work the same
-    // stays, whichever thread comes first.
-    const bool first = said_.insert(row.key).second;
-    if (first ? store_->keep(row) : store_->unite(row)) committed_ = false;
-    return trial;
-  };
-}
-
-void StoreSession::commit_each_second(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, stop, std::chrono::seconds(1),
-                          [&] { return stop.stop_requested(); })) {
-    if (committed_) continue;
-    try {
-      store_->commit();
-      committed_ = true;
-    } catch (...) {
-      failed_ = std::current_exception();
-      return;
-    }
-  }
-}
-
-void StoreSession::close() {
-  committer_.request_stop();
-  committer_.join();
-  if (failed_) std::rethrow_exception(failed_);
-  store_->close();
-}
-
 void StoreSession::end_early(int64_t done, int64_t total, const std::string& what) {
-  close();
+  folder_.close();
   write_stderr(
       fmt::format("Stopped by SIGTERM: {} of {} {} are left. What was simulated is kept "
                   "in {}; the same line goes on from there.\n",
-                  total - done, total, what, escape_text(store_->path())));
+                  total - done, total, what, escape_text(folder_.path())));
 }
 
 }  // namespace stepcast::cli

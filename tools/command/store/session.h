@@ -4,22 +4,13 @@
 // end when they are asked to.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
-#include <mutex>
-#include <optional>
-#include <stop_token>
 #include <string>
-#include <thread>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
 
-#include "scenarios/search/step_store.h"
+#include "scenarios/search/store_folder.h"
 #include "scenarios/search/sweep.h"
+#include "stepcast/build.h"
 #include "tools/command/command.h"
 
 namespace CLI {
@@ -64,36 +55,23 @@ struct Terminated : std::exception {};
 constexpr int kExitInterrupted = 130;
 constexpr int kExitTerminated = 143;
 
-// The rows of a folder: those of all files in it are known, new ones go into the file of this
-// command, scenario and part of the work.  Committed each second, and when it ends.
+// The rows of the folder that --store names (store_folder.h), until SIGTERM.
 class StoreSession {
  public:
-  // Throws InputError as StepStore().
-  StoreSession(const Arguments& args, const std::string& command, const SearchShard& shard);
+  // Throws InputError as StoreFolder().
+  StoreSession(const Arguments& args, const std::string& command, const SearchShard& shard)
+      : folder_(args.store, store_file_name(args.file, command, shard), std::string(build()),
+                [this] { throw_if_terminated(); }) {}
 
   // For SearchRun and SweepRun; throws Terminated.
-  RememberedTrial remember();
+  RememberedTrial remember() { return folder_.remember(); }
   void throw_if_terminated() const;
   // Commits, and says what is left when SIGTERM ended the command.
   void end_early(int64_t done, int64_t total, const std::string& what);
-  void close();
+  void close() { folder_.close(); }
 
  private:
-  struct KeyHash {
-    size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
-  };
-  void take_up(const StepRow& row, bool own);
-  void commit_each_second(const std::stop_token& stop);
-
-  std::mutex mutex_;  // of all below
-  std::optional<StepStore> store_;
-  std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by step
-  std::unordered_set<Hash128, KeyHash> others_;  // keys of rows that other files hold
-  std::unordered_set<Hash128, KeyHash> said_;    // by this command: its row is as it is now
-  bool committed_ = true;                        // all that was kept
-  std::exception_ptr failed_;                    // a commit, of the thread below
-  std::condition_variable_any ended_;
-  std::jthread committer_;
+  StoreFolder folder_;
 };
 
 }  // namespace stepcast::cli

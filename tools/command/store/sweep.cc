@@ -6,6 +6,7 @@
 
 #include "report/text/steps.h"
 #include "scenarios/search/sweep.h"
+#include "stepcast/build.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/store/session.h"

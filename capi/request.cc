@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/request.h"
+
+#include <nlohmann/json.hpp>
+
+#include "sim/diagnostic.h"
+#include "sim/text.h"
+
+namespace stepcast::capi {
+namespace {
+
+[[noreturn]] void wrong_kind(const char* key, const char* kind) {
+  request_error("E004", std::string("'") + key + "' of the request is no " + kind);
+}
+
+std::string text_of(const nlohmann::json& value, const char* key) {
+  if (!value.is_string()) wrong_kind(key, "text");
+  return value.get<std::string>();
+}
+
+}  // namespace
+
+Request::Request(const char* text) {
+  nlohmann::json parsed =
+      nlohmann::json::parse(text != nullptr ? text : "", nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object())
+    request_error("E003", "the request is no JSON object", "for example: {\"file\": \"my.yaml\"}");
+  own_ = std::make_unique<const nlohmann::json>(std::move(parsed));
+  json_ = own_.get();
+}
+
+Request::Request(const nlohmann::json& object) : json_(&object) {}
+
+Request::~Request() = default;
+
+const nlohmann::json* Request::find(const char* key) {
+  read_.insert(key);
+  const auto found = json_->find(key);
+  return found == json_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool Request::has(const char* key) {
+  return find(key) != nullptr;
+}
+
+std::string Request::text(const char* key) {
+  const nlohmann::json* value = find(key);
+  return value != nullptr ? text_of(*value, key) : "";
+}
+
+bool Request::flag(const char* key, bool otherwise) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) wrong_kind(key, "true or false");
+  return value->get<bool>();
+}
+
+std::optional<int64_t> Request::count(const char* key, int64_t least) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return {};
+  // What is larger than 64 bits reads as another kind.
+  if (!value->is_number_integer() || *value < least || *value > INT64_MAX)
+    request_error("E004", std::string("'") + key +
+                              "' of the request is no whole number of at least " +
+                              std::to_string(least));
+  return value->get<int64_t>();
+}
+
+std::vector<std::string> Request::texts(const char* key) {
+  std::vector<std::string> all;
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return all;
+  if (!value->is_array()) wrong_kind(key, "list of texts");
+  for (const nlohmann::json& item : *value) all.push_back(text_of(item, key));
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> Request::pairs(const char* key) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return all;
+  if (!value->is_array()) wrong_kind(key, "list of pairs");
+  for (const nlohmann::json& item : *value) {
+    if (!item.is_array() || item.size() != 2) wrong_kind(key, "list of pairs");
+    all.emplace_back(text_of(item[0], key), text_of(item[1], key));
+  }
+  return all;
+}
+
+void Request::each(const char* key, const std::function<void(Request&)>& read) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_array()) wrong_kind(key, "list of objects");
+  for (const nlohmann::json& item : *value) {
+    if (!item.is_object()) wrong_kind(key, "list of objects");
+    Request inner(item);
+    read(inner);
+    inner.check_all_read();
+  }
+}
+
+void Request::check_all_read() const {
+  for (const auto& [key, value] : json_->items()) {
+    if (read_.contains(key)) continue;
+    std::vector<std::string_view> known(read_.begin(), read_.end());
+    request_error("E003", "the request has no key '" + key + "'", did_you_mean(key, known));
+  }
+}
+
+ScenarioDocument read_scenario(Request& request) {
+  const std::string root = request.text("root");
+  const std::string file = request.text("file");
+  const std::string name = request.text("name");
+  if (request.has("text") == !file.empty())
+    request_error("E003", "the request names no scenario, or two",
+                  "it has a \"file\", or a \"text\" with a \"name\"");
+  ScenarioDocument document =
+      file.empty()
+          ? ScenarioDocument::of_text(request.text("text"), name.empty() ? "<text>" : name, root)
+          : ScenarioDocument::of_file(file, root);
+  LoadOptions options;
+  options.set = request.pairs("set");
+  document.set(options);
+  return document;
+}
+
+void request_error(std::string code, std::string message, std::string help) {
+  throw file_error(std::move(code), std::move(message), {}, std::move(help));
+}
+
+}  // namespace stepcast::capi

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forecasts one training step of a transformer on a GPU cluster.
+
+    import stepcast as sc
+    r = sc.run("my.yaml", {"parallel.tp": 4})
+    r.step_time_s, r.mfu, r.peak_memory_bytes
+
+docs/python.md shows all of it.
+"""
+import os
+
+from . import _answers, _library, _records, _scenario
+from ._library import StepcastError
+from ._scenario import Scenario, from_text
+
+__all__ = ["Scenario", "StepcastError", "compare", "from_text", "import_", "load", "presets", "run", "search", "size"]
+__version__ = _library.version()
+
+
+def load(scenario, overrides=None, *, root=None):
+    """The scenario of a path, a dict or a Scenario, with values set on top; nothing is read before it is needed."""
+    return _scenario.scenario_of(scenario, overrides, root)
+
+
+def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, progress=None):
+    """Forecasts a step.
+
+    ranks="all" simulates each rank by itself, what_if=True says what each cost is worth however long it takes.
+    progress(done, total) is called of replicas now and then; what is true ends the call.
+    """
+    request = dict(load(scenario, overrides, root=root).request)
+    if ranks is not None:
+        request["ranks"] = ranks
+    if what_if:
+        request["what_if"] = True
+    return _answers.Result(_library.call_with_progress("run", request, progress))
+
+
+def compare(scenarios, overrides=None, *, schedules=None, root=None, progress=None):
+    """Puts scenarios side by side, the first as the baseline.
+
+    `scenarios`: a dict of names and scenarios, or one scenario with a section `compare`, or with `schedules`, a list
+    of those it is to run under.
+    """
+    cases = None
+    if isinstance(scenarios, dict) and scenarios and not {"model", "cluster", "extends"} & set(scenarios):
+        cases = [{**load(one, overrides, root=root).request, "case": name} for name, one in scenarios.items()]
+    request = {"cases": cases} if cases else dict(load(scenarios, overrides, root=root).request)
+    if schedules is not None:
+        request["schedules"] = list(schedules)
+    return _answers.Comparison(_library.call_with_progress("compare", request, progress))
+
+
+def _gpu_range(gpus):
+    if isinstance(gpus, str):
+        gpus = tuple(int(part) for part in gpus.split(".."))
+    first, last = gpus if isinstance(gpus, (tuple, list)) else (gpus, gpus)
+    return {"fewest_gpus": first, "most_gpus": last}
+
+
+def _listed(value):
+    return [value] if isinstance(value, str) else list(value)
+
+
+def search(scenario, overrides=None, *, gpus=None, where=(), objective=None, schedules=None, top=None, next=None, jobs=None,
+           budget=None, store=None, root=None, progress=None):
+    """Finds the best layouts of a model on a cluster: the options of `stepcast search` (docs/search.md).
+
+    gpus: 256, (64, 1024) or "64..1024"; where, objective, schedules: a text or a list of them; store: a folder that
+    keeps what is simulated.  progress(done, total) is called now and then; what is true ends the search with what has
+    been found.
+    """
+    section = {"objective": objective and _library.to_json(_listed(objective)), "schedules": schedules and _library.to_json(_listed(schedules)),
+               "top": top and str(top), "budget": budget}
+    more = {"next": next, "jobs": jobs, "store": store and os.fspath(store), **(_gpu_range(gpus) if gpus is not None else {})}
+    request = {**load(scenario, overrides, root=root).request, "where": _listed(where),
+               "search": [[key, value] for key, value in section.items() if value is not None],
+               **{key: value for key, value in more.items() if value is not None}}
+    return _answers.Search(_library.call_with_progress("search", request, progress))
+
+
+def size(model, overrides=None, *, gpu=None, tokens=None, mfu=None, search=True, root=None):
+    """What a model takes: a preset, a scenario or a config.json.  tokens="15T" and mfu="40%" ask for GPU-days."""
+    request = {"set": [], "search": search}
+    if isinstance(model, (Scenario, dict)):
+        request.update(load(model, root=root).request)
+        if "file" in request:
+            request["model"] = request.pop("file")
+    else:
+        request["model"] = os.fspath(model)
+        if root is not None:
+            request["root"] = os.fspath(root)
+    request["set"] = request["set"] + _scenario.pairs(overrides or {})
+    for key, value in (("gpu", gpu), ("tokens", tokens), ("mfu", mfu)):
+        if value is not None:
+            request[key] = str(value)
+    return _answers.Size(_library.call("size", request))
+
+
+def presets(kind=None, *, show=None):
+    """What has a name already: all kinds, the entries of one ("gpus"), or one of them whole (show="llama3-8b")."""
+    request = {key: value for key, value in (("kind", kind), ("show", show)) if value is not None}
+    found = _records.Record(_library.call("presets", request).json())
+    return found[kind] if kind is not None and show is None else found
+
+
+def import_(kind, path, overrides=None, *, model=None, preset=None, gpu=None):
+    """A scenario of a file of another tool: `kind` as in `stepcast import KIND FILE`; model: a config.json."""
+    request = {"kind": kind, "file": os.fspath(path), "text": _scenario.text_of(path), "set": _scenario.pairs(overrides or {})}
+    if model is not None:
+        request.update(model_file=os.fspath(model), model_text=_scenario.text_of(model))
+    for key, value in (("preset", preset), ("gpu", gpu)):
+        if value is not None:
+            request[key] = value
+    return _answers.Imported(_library.call("import", request).json(), os.fspath(path))

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stepcast/preset_list.h"
+
+#include <algorithm>
+#include <array>
+
+#include "report/json/writer.h"
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
+#include "scenarios/presets.h"
+#include "sim/diagnostic.h"
+#include "sim/text.h"
+
+namespace stepcast {
+namespace {
+
+// Value of a dotted path as it is written, "" if it is not there.
+std::string text_at(const Value& root, std::string_view path) {
+  const Value* v = &root;
+  while (!path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    v = v->find(path.substr(0, dot));
+    if (v == nullptr) return {};
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return v->text;
+}
+
+// The figures one chooses a preset by: each word is a path, "name=" in front of it says what it is.
+std::string summary_of(const Value& root, std::span<const std::string_view> parts) {
+  std::string s;
+  for (std::string_view part : parts) {
+    const size_t equals = part.find('=');
+    const std::string text = text_at(root, part.substr(equals + 1));
+    if (text.empty()) continue;
+    if (!s.empty()) s += ", ";
+    if (equals > 0) s += std::string(part.substr(0, equals)) + ' ';
+    s += text;
+  }
+  return s;
+}
+
+std::span<const std::string_view> figures_of(PresetKind kind) {
+  static constexpr std::array<std::string_view, 8> kModel{
+      "layers=num_hidden_layers",  "layers=n_layer",
+      "hidden=hidden_size",        "hidden=n_embd",
+      "heads=num_attention_heads", "heads=n_head",
+      "vocabulary=vocab_size",     "experts=n_routed_experts"};
+  static constexpr std::array<std::string_view, 3> kGpu{"memory=memory", "at=mem_bw",
+                                                        "bf16=peak.bf16"};
+  static constexpr std::array<std::string_view, 4> kCluster{
+      "node of=node.gpus", "GPU=node.gpu", "NVLink=node.intra.bw", "NIC=node.nics.bw"};
+  static constexpr std::array<std::string_view, 1> kSoftware{"=summary"};
+  switch (kind) {
+    case PresetKind::software: return kSoftware;
+    case PresetKind::model: return kModel;
+    case PresetKind::gpu: return kGpu;
+    case PresetKind::cluster: return kCluster;
+  }
+  return {};
+}
+
+std::vector<PresetEntry> files_of(PresetKind kind) {
+  std::vector<PresetEntry> entries;
+  for (const std::string_view name : preset_names(kind)) {
+    const std::string text(preset_text(kind, name).value_or(""));
+    Problems problems;
+    const Value root =
+        parse_yaml(problems, problems.add_source({std::string(name), text, Source::Kind::preset}));
+    entries.push_back({std::string(name), summary_of(root, figures_of(kind)), text, nullptr});
+  }
+  return entries;
+}
+
+std::vector<PresetEntry> schedule_entries() {
+  std::vector<PresetEntry> entries;
+  for (const ScheduleFamily& family : schedule_families())
+    entries.push_back({std::string(family.name), std::string(family.summary), "", &family});
+  return entries;
+}
+
+void write_entry(JsonWriter& json, const PresetEntry& entry) {
+  json.member("name", entry.name);
+  if (entry.family == nullptr) {
+    json.member("summary", entry.summary);
+    return;
+  }
+  json.member("summary", entry.family->summary);
+  json.member("source", entry.family->source);
+  json.values("aliases", entry.family->aliases);
+  json.objects("parameters", entry.family->parameters, [&](const ScheduleParameter& p) {
+    json.member("key", p.key);
+    json.member("summary", p.summary);
+  });
+}
+
+}  // namespace
+
+std::span<const std::string_view> preset_kinds() {
+  static constexpr std::array<std::string_view, 5> kKinds{"models", "gpus", "clusters", "software",
+                                                          "schedules"};
+  return kKinds;
+}
+
+std::vector<PresetList> preset_lists(std::string_view kind) {
+  const auto wanted = [&](std::string_view name) { return kind.empty() || kind == name; };
+  std::vector<PresetList> lists;
+  if (wanted("models")) lists.push_back({"models", files_of(PresetKind::model)});
+  if (wanted("gpus")) lists.push_back({"gpus", files_of(PresetKind::gpu)});
+  if (wanted("clusters")) lists.push_back({"clusters", files_of(PresetKind::cluster)});
+  if (wanted("software")) lists.push_back({"software", files_of(PresetKind::software)});
+  if (wanted("schedules")) lists.push_back({"schedules", schedule_entries()});
+  return lists;
+}
+
+const PresetEntry& find_preset(const std::string& name, std::span<const PresetList> lists) {
+  const ScheduleFamily* family = find_schedule_family(name);
+  std::vector<std::string_view> all;
+  for (const PresetList& list : lists) {
+    for (const PresetEntry& entry : list.entries) {
+      all.push_back(entry.name);
+      if (entry.name == name || (entry.family != nullptr && entry.family == family)) return entry;
+    }
+  }
+  const std::string near = did_you_mean(name, all);
+  throw file_error("E006", "there is no preset '" + name + "'", {},
+                   near.empty() ? "`stepcast presets` lists them" : near);
+}
+
+std::string presets_json(std::span<const PresetList> lists) {
+  return json_document([&](JsonWriter& json) {
+    for (const PresetList& list : lists)
+      json.objects(list.kind, list.entries,
+                   [&](const PresetEntry& entry) { write_entry(json, entry); });
+  });
+}
+
+std::string preset_json(const PresetEntry& entry) {
+  return json_document([&](JsonWriter& json) {
+    write_entry(json, entry);
+    if (entry.family == nullptr) json.member("text", entry.text);
+  });
+}
+
+}  // namespace stepcast

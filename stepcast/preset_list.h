@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has a name already, with a line about each: `stepcast presets`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/schedule.h"
+
+namespace stepcast {
+
+struct PresetEntry {
+  std::string name;
+  std::string summary;                     // one line
+  std::string text;                        // the file; empty of a schedule
+  const ScheduleFamily* family = nullptr;  // of a schedule
+};
+
+struct PresetList {
+  std::string_view kind;
+  std::vector<PresetEntry> entries;
+};
+
+// models, gpus, clusters, software, schedules.
+std::span<const std::string_view> preset_kinds();
+// Of one kind, or of all: "".  REQUIRES: one of these.
+std::vector<PresetList> preset_lists(std::string_view kind);
+
+// The entry of a preset, or of a schedule by any of its names.  Throws InputError E006.
+const PresetEntry& find_preset(const std::string& name, std::span<const PresetList> lists);
+
+// {"models": [{name, summary}], ..., "schedules": [{name, summary, source, aliases, parameters}]}
+std::string presets_json(std::span<const PresetList> lists);
+// One of these, with its text.
+std::string preset_json(const PresetEntry& entry);
+
+}  // namespace stepcast

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the functions of the package answer, beside the command's --json."""
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import case
+import stepcast as sc
+
+
+class Run(unittest.TestCase):
+    def test_gives_the_bytes_of_the_command(self):
+        for name in ("00-minimal", "gpt3-175b-64xa100"):
+            path = str(case.EXAMPLES / f"{name}.yaml")
+            self.assertEqual(sc.run(path).json.encode(), case.command("run", "--json", path))
+
+    def test_sets_values_as_the_command_does(self):
+        r = sc.run(case.MINIMAL, {"parallel.tp": 4, "schedule": "zb-h1", "optimizer.precision": None})
+        self.assertEqual(r.json.encode(), case.command(
+            "run", "--json", case.MINIMAL, "-s", "parallel.tp=4", "-s", "schedule=zb-h1", "-s", "optimizer.precision=null"))
+
+    def test_simulates_each_rank_as_the_command_does(self):
+        r = sc.run(case.SMALL, ranks="all")
+        self.assertEqual(r.disturbance.ranks, 8)
+
+    def test_has_the_keys_as_attributes(self):
+        r = sc.run(case.SMALL)
+        data = json.loads(r.json)
+        self.assertEqual(set(r), set(data))
+        self.assertEqual(r.step_time_s, data["step_time_s"])
+        self.assertEqual(r.interval.low_s, data["interval"]["low_s"])
+        self.assertEqual(r.account[0].items_ps, data["account"][0]["items_ps"])
+        self.assertEqual(r.memory.by_rank[1].peak_bytes, data["memory"]["by_rank"][1]["peak_bytes"])
+        self.assertEqual(r.trust.to_dict(), data["trust"])
+        self.assertEqual(r.mfu, data["mfu"]["value"])
+        self.assertEqual(r.peak_memory_bytes, data["memory"]["reserved_bytes"])
+        with self.assertRaisesRegex(AttributeError, "there is no 'step_time': .*step_time_s"):
+            r.step_time
+        with self.assertRaises(AttributeError):
+            r.step_time_s = 1
+
+    def test_shows_the_text_of_the_command(self):
+        r = sc.run(case.MINIMAL)
+        self.assertEqual(repr(r).encode(), case.command("run", case.MINIMAL))
+
+    def test_names_do_not_become_markup(self):
+        r = sc.run({**case.SMALL, "name": "<script>alert(1)</script>"})
+        self.assertNotIn("<script", r._repr_html_())
+        self.assertIn("&lt;script", r._repr_html_())
+
+    def test_goes_to_other_processes(self):
+        r = sc.run(case.SMALL)
+        self.assertEqual(pickle.loads(pickle.dumps(r)).step_time_ps, r.step_time_ps)
+
+
+class Load(unittest.TestCase):
+    def test_says_every_setting_and_why(self):
+        s = sc.load(case.SMALL, {"batch.micro": 2})
+        self.assertIn({"path": "batch.micro", "value": "2", "origin": "--set"}, s.settings.to_dicts())
+        self.assertEqual(s.hash, sc.run(s).scenario.hash)
+
+    def test_a_scenario_does_not_change(self):
+        s = sc.load(case.SMALL)
+        other = s.set(schedule="zb-h1")
+        self.assertEqual(sc.run(s).scenario.schedule, "1F1B")
+        self.assertEqual(sc.run(other).scenario.schedule, "ZB-H1")
+
+
+class Compare(unittest.TestCase):
+    def test_gives_the_bytes_of_the_command(self):
+        c = sc.compare(case.MINIMAL, {"batch.global": 16}, schedules=["1f1b", "zb-h1"])
+        self.assertEqual(c.json.encode(), case.command(
+            "compare", "--json", case.MINIMAL, "-s", "batch.global=16", "--schedules", "1f1b,zb-h1"))
+
+    def test_names_cases_as_it_is_told(self):
+        s = sc.load(case.SMALL)
+        c = sc.compare({"as it is": s, "zero bubble": s.set(schedule="zb-h1")})
+        self.assertEqual([row["name"] for row in c.rows], ["as it is", "zero bubble"])
+        self.assertEqual(c.baseline, "as it is")
+        self.assertEqual(c.rows[1]["step_time_s"], sc.run(s, {"schedule": "zb-h1"}).step_time_s)
+        self.assertIn("zero bubble", str(c))
+
+    def test_says_what_could_not_run(self):
+        c = sc.compare(case.SMALL, schedules=["1f1b", "no-such"])
+        self.assertEqual([one.name for one in c.left_out], ["no-such"])
+
+    def test_refuses_what_is_no_comparison(self):
+        for arguments in ((case.SMALL,), ({"one": case.SMALL},)):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.compare(*arguments)
+            self.assertEqual(caught.exception.code, "E005")
+
+    def test_rows_are_named_as_the_columns_of_stores(self):
+        columns = set(case.command("sweep", "--csv", case.MINIMAL, "--axis", "batch.micro=1").decode().split("\n")[0].split(","))
+        names = set(sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]).rows[0])
+        self.assertEqual(names - columns, {"span_s", "bubble", "fits"})
+
+
+class Search(unittest.TestCase):
+    ARGUMENTS = ("-s", "batch.global=16", "-s", "model.num_hidden_layers=4")
+    SETS = {"batch.global": 16, "model.num_hidden_layers": 4}
+
+    def test_gives_the_bytes_of_the_command(self):
+        q = sc.search(case.MINIMAL, self.SETS, objective=["step_time", "peak_memory"], where="tp <= 4", top=3, gpus=16)
+        self.assertEqual(q.json.encode(), case.command(
+            "search", "--json", case.MINIMAL, *self.ARGUMENTS, "--objective", "step_time,peak_memory", "--where", "tp <= 4",
+            "--top", "3", "--gpus", "16"))
+        self.assertEqual(q.pareto(), q.layouts)
+
+    def test_its_first_layout_runs_in_the_time_it_says(self):
+        q = sc.search(case.MINIMAL, self.SETS, top=3)
+        self.assertEqual(len(q.top(2)), 2)
+        self.assertEqual(sc.run(q.best.scenario()).step_time_ps, q.best.step_time_ps)
+        self.assertIn(f"--tensor-model-parallel-size {q.best.tp}" if q.best.tp > 1 else "torchrun", q.best.megatron_args())
+        front = [(one.step_time_s, -one.memory_reserved_bytes) for one in q.pareto()]
+        self.assertEqual(front, sorted(front))
+
+    def test_does_not_depend_on_threads_or_the_store(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one = sc.search(case.MINIMAL, self.SETS, jobs=1, store=folder)
+            self.assertEqual(os.listdir(folder), ["00-minimal.search.1-of-1.db"])
+            again = sc.search(case.MINIMAL, self.SETS, jobs=2, store=folder)
+            self.assertEqual(one.json, again.json)
+            rows = json.loads(case.command("top", "--json", folder))["rows"]
+            self.assertEqual(rows[0]["step_time_ps"], one.best.step_time_ps)
+
+    def test_ends_when_its_progress_says_so(self):
+        calls = []
+        q = sc.search(case.MINIMAL, progress=lambda done, total: calls.append((done, total)) or True)
+        self.assertEqual(len(calls), 1)
+        self.assertFalse(q.funnel.all_seen and q.funnel.undecided == 0)
+
+    def test_raises_what_its_progress_raises(self):
+        def interrupted(done, total):
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            sc.search(case.MINIMAL, progress=interrupted)
+
+    def test_ends_with_ctrl_c(self):
+        script = ("import stepcast as sc, os, signal, threading\n"
+                  "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+                  "try: sc.search(%r, gpus=(64, 1024), jobs=1)\n"
+                  "except KeyboardInterrupt: print('interrupted')\n") % case.MINIMAL
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
+        self.assertEqual((done.stdout, done.stderr), ("interrupted\n", ""))
+
+    def test_refuses_wrong_words(self):
+        for arguments, code in (({"objective": "speed"}, "E1"), ({"where": "tp <"}, "E"), ({"gpus": 0}, "E004"), ({"jobs": 0}, "E004"),
+                                ({"budget": "soon"}, "E1")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.search(case.MINIMAL, **arguments)
+            self.assertTrue(caught.exception.code.startswith(code), (arguments, caught.exception.code))
+
+
+class Questions(unittest.TestCase):
+    def test_size_gives_the_bytes_of_the_command(self):
+        self.assertEqual(sc.size("llama3-8b", tokens="15T", mfu="40%").json.encode(),
+                         case.command("size", "--json", "llama3-8b", "--tokens", "15T", "--mfu", "40%"))
+        self.assertEqual(sc.size(case.MINIMAL, search=False).json.encode(), case.command("size", "--json", case.MINIMAL, "--no-search"))
+        self.assertEqual(sc.size(case.SMALL, search=False).parameters, 8030261248)
+
+    def test_presets_are_those_of_the_command(self):
+        self.assertEqual(sc.presets().to_dict(), json.loads(case.command("presets", "--json")))
+        self.assertIn("h100-sxm", [gpu.name for gpu in sc.presets("gpus")])
+        self.assertEqual(sc.presets(show="llama3-8b").to_dict(), json.loads(case.command("presets", "--json", "--show", "llama3-8b")))
+        for arguments, code in ((("gpu",), "E004"), ((None, "llama3-8x"), "E006")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.presets(arguments[0], **({"show": arguments[1]} if len(arguments) > 1 else {}))
+            self.assertEqual(caught.exception.code, code)
+
+    def test_imports_what_the_command_imports(self):
+        config = str(case.ROOT / "tests/data/imports/llama3_8b.config.json")
+        found = sc.import_("hf", config, preset="dgx-h100")
+        self.assertEqual(found.to_dict(), json.loads(case.command("import", "--json", "hf", config, "--preset", "dgx-h100")))
+        with self.assertRaises(sc.StepcastError) as caught:
+            sc.import_("hff", config)
+        self.assertEqual(caught.exception.code, "E004")
+        with self.assertRaises(FileNotFoundError):
+            sc.import_("hf", "no such file")
+
+
+class Files(unittest.TestCase):
+    def test_of_a_run(self):
+        r = sc.run(case.SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            r.to_html(folder + "/r.html")
+            page = pathlib.Path(folder, "r.html").read_text()
+            self.assertTrue(page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>"), page[:30])
+            case.command("run", case.MINIMAL, "--trace", folder + "/by_command.pftrace", "-q")
+            sc.run(case.MINIMAL).to_perfetto(folder + "/t.pftrace")
+            self.assertEqual(pathlib.Path(folder, "t.pftrace").read_bytes(), pathlib.Path(folder, "by_command.pftrace").read_bytes())
+            with self.assertRaises(OSError):
+                r.to_html(folder + "/no/such/folder.html")
+
+    def test_ops_end_with_the_step(self):
+        r = sc.run(case.SMALL)
+        ops = r.ops
+        self.assertEqual(max(ops["end_ps"]), r.step_time_ps)
+        self.assertEqual(set(ops["rank"]), {0, 1})
+        self.assertEqual(len(list(ops)), len(ops))
+        self.assertTrue(all(begin <= end for begin, end in zip(ops["begin_ps"], ops["end_ps"])))
+
+
+class Frames(unittest.TestCase):
+    def setUp(self):
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            self.skipTest("pandas is not installed")
+
+    def test_of_ops_of_layouts_and_of_cases(self):
+        r = sc.run(case.SMALL)
+        ops = r.ops.to_pandas()
+        self.assertEqual(len(ops), len(r.ops))
+        by_rank = ops[ops.stream == "compute"].groupby("rank").end_ps.max()
+        self.assertEqual(sorted(by_rank.index), [0, 1])
+        frame = sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]).to_pandas()
+        self.assertEqual(list(frame.name), ["1f1b", "zb-h1"])
+        q = sc.search(case.MINIMAL, Search.SETS, top=3)
+        self.assertEqual(list(q.to_pandas().step_time_ps), [one.step_time_ps for one in q.layouts])
+        self.assertEqual(len(r.account.to_pandas()), 2)
+
+
+class WithoutPandas(unittest.TestCase):
+    def test_frames_say_what_is_missing(self):
+        script = ("import sys; sys.modules['pandas'] = None\n"
+                  "import stepcast as sc\n"
+                  "try: sc.presets('gpus').to_pandas()\n"
+                  "except ImportError as e: print(e)\n")
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        self.assertIn("need pandas", done.stdout)
+
+
+class Errors(unittest.TestCase):
+    def error_of(self, *arguments, **more):
+        with self.assertRaises(sc.StepcastError) as caught:
+            sc.run(*arguments, **more)
+        return caught.exception
+
+    def test_say_code_and_place(self):
+        e = self.error_of(sc.from_text("model: llama3-8b\nbatch: {global: 4, seq: 1024}\nclutser: dgx-h100\n", "mine.yaml"))
+        misspelt = [one for one in e.errors if one["code"] == "E102"][0]
+        self.assertEqual((misspelt["file"], misspelt["line"], misspelt["column"]), ("mine.yaml", 3, 1))
+        self.assertIn("cluster", misspelt["label"])
+
+    def test_have_fields_of_the_first_problem(self):
+        e = self.error_of({**case.SMALL, "parallel": {"tpp": 2}})
+        self.assertEqual((e.code, e.file, e.line, e.column, e.status), ("E102", "<dict>", 1, 64, 2))
+        self.assertEqual(e.message, "unknown key 'tpp' in 'parallel'")
+        self.assertIsNone(e.note)
+        self.assertIn("error[E102]: unknown key 'tpp'", str(e))
+        self.assertEqual(self.error_of({"model": "llama3-8b"}).help[:5], "a pre")
+
+    def test_of_files_have_the_status_of_the_command(self):
+        self.assertEqual(self.error_of("no such file.yaml").code, "E101")
+        self.assertEqual(self.error_of("no such file.yaml").status, 7)
+
+    def test_go_to_other_processes(self):
+        e = pickle.loads(pickle.dumps(self.error_of({**case.SMALL, "parallel": {"tpp": 2}})))
+        self.assertEqual((e.code, e.status), ("E102", 2))
+
+    def test_of_values_that_no_scenario_holds(self):
+        for value in (object(), {1, 2}, float("nan"), float("inf")):
+            with self.assertRaises((TypeError, ValueError)):
+                sc.run(case.SMALL, {"parallel.tp": value})
+
+    def test_of_text_that_is_no_unicode(self):
+        for subject in ("\ud800.yaml", {**case.SMALL, "name": "\ud800"}):
+            self.assertEqual(self.error_of(subject).status, 2)
+
+    def test_of_zeros_in_names(self):
+        self.assertIn(self.error_of("a\0b.yaml").status, (2, 7))
+
+
+if __name__ == "__main__":
+    case.main()
