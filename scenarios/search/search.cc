@@ -314,7 +314,7 @@ class Searcher {
     using Outcome = Evaluator::Trial::Outcome;
     const bool ended = step.outcome == Outcome::fits || step.outcome == Outcome::too_large;
     if (!run_.points || !ended || step.time <= Time{} || step.reserved.value <= 0) return {};
-    return step_row(scenario, settings_text(space_.settings_of(layout)), step, facts_);
+    return step_row(scenario, Hash128{}, settings_text(space_.settings_of(layout)), step, facts_);
   }
 
   // As Evaluator::attempt(), of a step that is simulated to its end, or was.
