@@ -351,12 +351,18 @@ bool may_stay_open(std::string_view name) {
   return std::find(kText.begin(), kText.end(), name) != kText.end();
 }
 
+bool says_how_many_nodes(std::string_view name) {
+  return name == "nnodes" || name == "num_nodes";
+}
+
+bool says_gpus_of_a_node(std::string_view name) {
+  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node";
+}
+
 // How many GPUs there are is known where the script runs, and assumed where it is not.
 bool says_how_many_gpus(std::string_view name) {
-  for (const std::string_view n : {"nnodes", "num_nodes", "nproc_per_node", "num_gpus_per_node",
-                                   "gpus_per_node", "world_size", "num_gpus"})
-    if (name == n) return true;
-  return false;
+  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size" ||
+         name == "num_gpus";
 }
 
 bool is_open(const Value& v) {
@@ -381,6 +387,7 @@ class OpenValues {
     const std::string& text = a.value.is_scalar() ? a.value.text : a.value.items.front().text;
     const std::set<std::string> names = hangs_on(script_, text);
     if (says_how_many_gpus(a.name)) {
+      nodes_open_ = nodes_open_ || says_how_many_nodes(a.name);
       if (in.warnings != nullptr)
         in.warnings->push_back(fmt::format("{} {} is not known: {}", a.written, text,
                                            "NAME=VALUE after the file gives a variable"));
@@ -400,6 +407,15 @@ class OpenValues {
       const std::string name = w.text.substr(begin, w.text.find_first_of("}[:", begin) - begin);
       if (script_.open_arguments.contains(name)) add(hangs_on(script_, w.text), w.text, w.mark);
     }
+  }
+
+  // The GPUs of one node say nothing of the job where the number of nodes is open: they would be
+  // taken for all of it.  "#SBATCH --nodes" may have said the number.
+  void leave_out_gpus_of_a_node(std::vector<Argument>& all) const {
+    if (!nodes_open_ || std::any_of(all.begin(), all.end(),
+                                    [](const Argument& a) { return says_how_many_nodes(a.name); }))
+      return;
+    std::erase_if(all, [](const Argument& a) { return says_gpus_of_a_node(a.name); });
   }
 
   bool refuse(const ImportSources& in) const {
@@ -430,6 +446,7 @@ class OpenValues {
   std::set<std::string> names_;
   std::string what_;
   Mark mark_;
+  bool nodes_open_ = false;
 };
 
 // "#SBATCH --nodes=16" and the like, which the shell takes for comments.
@@ -471,6 +488,7 @@ std::vector<Argument> shell_arguments(const ImportSources& in, Environment& envi
     all.insert(all.end(), std::make_move_iterator(found.begin()),
                std::make_move_iterator(found.end()));
   }
+  open.leave_out_gpus_of_a_node(all);
   open.refuse(in);
   return all;
 }

@@ -423,6 +423,23 @@ TEST(ImportMegatron, WhatAScriptLeavesOpenIsAskedForByName) {
   EXPECT_THAT(notes(import_run(r)), HasSubstr("--nnodes ${WORLD_SIZE} is not known"));
 }
 
+// One node's GPUs were taken for all, and were fewer than the sizes need.
+TEST(ImportMegatron, WhereTheNodesAreOpenTheGpusOfANodeDoNotSayTheJob) {
+  const std::string line =
+      "torchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt.py --tensor-model-parallel-size 8 "
+      "--pipeline-model-parallel-size 4 --num-layers 8 --hidden-size 64 --num-attention-heads 8 "
+      "--seq-length 64 --micro-batch-size 1 --vocab-size 1000\n";
+  const auto open = imported("megatron-args", line);
+  EXPECT_EQ(value_of(open, "cluster.nodes"), "4");
+  EXPECT_THAT(notes(open), HasSubstr("--nnodes $NNODES is not known"));
+  EXPECT_THAT(notes(open), HasSubstr("32 GPUs are assumed"));
+  EXPECT_EQ(value_of(imported("megatron-args", "#SBATCH --nodes=8\n" + line), "cluster.nodes"),
+            "8");
+  ImportRequest r = request("megatron-args", line);
+  r.given = {"NNODES=16"};
+  EXPECT_EQ(value_of(import_run(r), "cluster.nodes"), "16");
+}
+
 TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
   const std::string script = R"(case $1 in
   small|tiny) LAYERS=2 ;;
