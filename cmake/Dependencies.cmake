@@ -4,6 +4,7 @@ find_package(Boost 1.74 REQUIRED)  # Boost.Graph, header only
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt 9 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(tomlplusplus 3.3 REQUIRED)
 find_package(pugixml 1.13 REQUIRED)
 find_package(yaml-cpp 0.7 REQUIRED)
 find_package(ZLIB 1.2 REQUIRED)

@@ -32,7 +32,7 @@ int64_t attention_parameters(const Shard& s) {
   int64_t count = s.hidden * s.qkv + s.hidden * s.q;
   if (model.attention_bias) count += s.qkv;
   if (model.attention_output_bias) count += s.hidden;
-  if (model.qk_norm) count += 2 * model.head_dim;
+  count += qk_norm_parameters(model, s.q, s.key);
   if (model.attention_sinks) count += s.heads;
   return count;
 }
@@ -67,7 +67,8 @@ int64_t sum_over_layers(const Transformer& model, const StageContent& content, C
 
 // Norms of a layer, those of a prediction module among them.
 int64_t norms_of(const Transformer& model, const LayerKind& kind) {
-  return (model.shared_norm ? 1 : 2) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
+  return (model.shared_norm ? 1 : 2) + (model.branch_norms ? 2 : 0) + (kind.cross ? 1 : 0) +
+         (kind.predicts ? 3 : 0);
 }
 
 // Norms outside the layers: after the encoder, before prediction modules or the head, or after the
@@ -142,7 +143,8 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
   const int64_t mlp = tensors_of_mlp(model);
   const int64_t latent = model.kv_rank > 0 ? (model.q_rank > 0 ? 6 : 3) : 0;  // down, norm and up
   const int64_t attention = (latent > 0 ? latent + 1 : 2) + (model.attention_bias ? 1 : 0) +
-                            (model.attention_output_bias ? 1 : 0) + (model.qk_norm ? 2 : 0);
+                            (model.attention_output_bias ? 1 : 0) +
+                            (model.qk_norm && model.qk_norm_weights != QkNormWeights::none ? 2 : 0);
   ParameterTensors tensors;
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = attention * (kind.cross ? 2 : 1) + norms_of(model, kind) * norm;
@@ -177,7 +179,7 @@ int64_t shared_parameters(const Transformer& model, const StageContent& content)
     int64_t count = norms_of(model, kind) * norm;
     if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
     if (model.mlp_bias && !kind.experts) count += model.hidden;
-    if (model.qk_norm) count += 2 * model.head_dim;
+    if (model.qk_norm_weights == QkNormWeights::of_head) count += qk_norm_parameters(model, 0, 0);
     if (model.kv_rank > 0) count += latent_parameters(model);
     // The router sees the rank's own tokens only, too.
     if (kind.experts) count += model.hidden * model.experts;

@@ -35,7 +35,7 @@ Count ordinary_attention(const Transformer& t) {
   const int64_t qkv = q + 2 * t.kv_heads * t.head_dim;
   Count c{t.hidden * qkv + q * t.hidden, 0};
   if (t.attention_bias) c.vectors += qkv;
-  if (t.qk_norm) c.vectors += 2 * t.head_dim;
+  c.vectors += qk_norm_parameters(t, q, t.kv_heads * t.head_dim);
   return c;
 }
 
@@ -90,7 +90,7 @@ bool has_experts(const Transformer& t, int64_t layer) {
 Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
   Count c = attention(t);
   c += kind.experts ? mixture(t, met) : mlp(t, t.ffn);
-  c.vectors += (t.shared_norm ? 1 : 2) * norm_parameters(t, t.hidden);
+  c.vectors += ((t.shared_norm ? 1 : 2) + (t.branch_norms ? 2 : 0)) * norm_parameters(t, t.hidden);
   if (kind.cross) {
     c += attention(t);
     c.vectors += norm_parameters(t, t.hidden);
@@ -142,6 +142,11 @@ double attention_pairs(const LayerKind& kind, double seq, bool causal) {
 }
 
 }  // namespace
+
+int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key) {
+  if (!t.qk_norm || t.qk_norm_weights == QkNormWeights::none) return 0;
+  return t.qk_norm_weights == QkNormWeights::of_heads ? q + key : 2 * t.head_dim;
+}
 
 int64_t query_dim(const Transformer& t) {
   return t.kv_rank > 0 ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;

@@ -20,6 +20,13 @@ enum class Positions : uint8_t {
   none,  // ALiBi and the like: nothing to look up or rotate
 };
 
+// What the norms of queries and keys multiply with.
+enum class QkNormWeights : uint8_t {
+  of_head,   // head_dim weights that all heads share (Qwen3, Gemma 3)
+  of_heads,  // weights of each head's own (OLMo 2, MiniMax-M2, Cohere)
+  none,      // nothing (Llama 4)
+};
+
 // How a layer can differ from others of its model.  Layers of one kind cost the same.
 struct LayerKind {
   bool experts = false;        // its MLP is a mixture of experts
@@ -50,8 +57,10 @@ struct Transformer {
   bool attention_bias = false;  // bias on the query, key, value projections
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool norm_bias = true;         // layer norms have a bias (RMS norms never do)
-  bool qk_norm = false;          // RMS norm of head_dim on queries and keys
+  bool norm_bias = true;  // layer norms have a bias (RMS norms never do)
+  bool qk_norm = false;   // RMS norm on queries and keys
+  QkNormWeights qk_norm_weights = QkNormWeights::of_head;
+  bool branch_norms = false;     // attention and MLP end in a norm, too (Gemma 2, GLM-4)
   bool attention_sinks = false;  // one learned logit a head (gpt-oss)
   int64_t sliding_window = 0;    // keys each query sees; 0 = all
   std::vector<int64_t> windows;  // of each layer, where they differ; empty: sliding_window
@@ -89,6 +98,9 @@ struct Transformer {
   int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
   bool operator==(const Transformer&) const = default;
 };
+
+// Weights of the norms of queries and keys, `q` and `key` wide.
+int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key);
 
 // Width of a head's queries and keys, and of its values.
 int64_t query_dim(const Transformer& t);

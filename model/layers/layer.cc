@@ -209,6 +209,12 @@ TensorIndex add_residual(const LayerContext& c, ForwardMode mode, const std::str
   const Bytes mask_bytes = s.bytes(s.own_tokens, s.hidden, DType::uint8);
   const bool dropout = s.model.hidden_dropout > 0;
   const std::string name = label + " residual";
+  const bool normed = c.shard.model.branch_norms;
+  if (normed)
+    c.pass.compute(
+        label + " output norm",
+        s.memory_bound(s.model.norm == Norm::rms_norm ? Kernel::rms_norm : Kernel::layer_norm,
+                       stream * 2));
   if (dropout && s.plan.kernels.fused_bias_dropout_add) {
     c.pass.compute(name, s.memory_bound(Kernel::bias_dropout_add, stream * 3 + mask_bytes));
   } else {
@@ -221,7 +227,11 @@ TensorIndex add_residual(const LayerContext& c, ForwardMode mode, const std::str
     c.pass.compute(name, s.memory_bound(Kernel::add, stream * 3));
   }
   const TensorIndex out = c.pass.allocate("residual stream", stream, saved(mode));
-  if (dropout) mask = c.pass.allocate(label + " dropout mask", mask_bytes, saved(mode));
+  // The norm keeps its input; one tensor stands for all that the end of a branch keeps.
+  if (dropout || normed)
+    mask = c.pass.allocate(normed ? label + " end" : label + " dropout mask",
+                           (dropout ? mask_bytes : Bytes{}) + (normed ? stream : Bytes{}),
+                           saved(mode));
   c.pass.free(branch);
   return out;
 }
@@ -237,12 +247,16 @@ BranchGradient branch_gradient(const LayerContext& c, const std::string& label,
                                   stream * 2 + s.bytes(s.own_tokens, s.hidden, DType::uint8)));
     branch.tensor = c.pass.allocate(label + " branch gradient", stream, MemoryCategory::workspace);
     branch.own = true;
-    c.pass.free(mask);
+    if (!s.model.branch_norms) c.pass.free(mask);
   } else if (c.split() && (bias || !(s.sequence_split() || is_low(c)))) {
     // With a split sequence the weight gradient reads the gathered copy instead, in low precision
     // the quantized one.
     branch.own = true;
     gradient = kNoTensor;
+  }
+  if (s.model.branch_norms) {
+    norm_backward(c, label + " output norm", s.own_tokens, s.hidden);
+    c.pass.free(mask);
   }
   if (bias) bias_gradient(c, label, s.own_tokens, s.hidden);
   return branch;
@@ -361,7 +375,7 @@ TensorIndex projected_backward(const LayerContext& c, SavedAttention& t, TensorI
     c.pass.compute("query and key norm backward",
                    s.memory_bound(Kernel::rms_norm_backward, qk * 3));
     c.pass.free(t.qk_normed);
-    reduce_after(c, 2 * model.head_dim);
+    if (model.qk_norm_weights == QkNormWeights::of_head) reduce_after(c, 2 * model.head_dim);
   }
   if (model.attention_bias) bias_gradient(c, "qkv", s.tokens, s.qkv);
   return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output, s.qkv, input);

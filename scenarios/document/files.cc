@@ -51,8 +51,10 @@ struct ViewBuffer : std::streambuf {
 // Builds the tree.  A stack of open collections; a finished one moves into the one around it.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(Problems& problems, const SourceRef& source)
-      : problems_(problems), source_(source), text_(source->text) {}
+  // `repeated`: of a file of another tool, whose anchors, tags and repeated keys are taken; null:
+  // of a scenario, where they are refused.
+  TreeBuilder(Problems& problems, const SourceRef& source, std::vector<Member>* repeated)
+      : problems_(problems), source_(source), text_(source->text), repeated_(repeated) {}
 
   // Nothing if what was meant cannot be told.
   Value take() { return lone_key_ ? Value{} : std::move(root_); }
@@ -65,13 +67,22 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
 
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { finish(node(mark)); }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_alias(at(mark)); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    finish(node(mark), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (repeated_ == nullptr) refuse_alias(at(mark));
+    const auto found = anchored_.find(anchor);
+    if (found == anchored_.end()) stop("E104", "this alias has no value yet", at(mark));
+    nodes_ += found->second.nodes;  // copies count, so that aliases of aliases do not explode
+    finish(node(mark), YAML::NullAnchor, &found->second.value);
+  }
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    if (repeated_ != nullptr) return;
     stop("E104", "anchors are not allowed here: '&" + name + "'", at(mark),
          "write the value out, or share it through `extends`");
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     refuse_tag(mark, tag);
     refuse_open_quote(mark);
@@ -79,16 +90,16 @@ class TreeBuilder : public YAML::EventHandler {
     v.kind = Value::Kind::scalar;
     v.quoted = tag == "!";  // how yaml-cpp marks what is not plain
     v.text = text;
-    finish(std::move(v));
+    finish(std::move(v), anchor);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(mark, tag, Value::Kind::sequence);
+    open(mark, tag, Value::Kind::sequence, anchor);
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open(mark, tag, Value::Kind::mapping);
+    open(mark, tag, Value::Kind::mapping, anchor);
   }
   void OnMapEnd() override { close(); }
 
@@ -112,6 +123,13 @@ class TreeBuilder : public YAML::EventHandler {
     std::string key;
     Mark key_mark;
     size_t key_begin = 0;  // in the text
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    size_t nodes_before = 0;
+    std::vector<Value> merged{};  // what `<<` names
+  };
+  struct Anchored {
+    Value value;
+    size_t nodes = 1;
   };
 
   Value node(const YAML::Mark& mark) {
@@ -123,18 +141,52 @@ class TreeBuilder : public YAML::EventHandler {
     return v;
   }
 
-  void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
+  void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind,
+            YAML::anchor_t anchor) {
     refuse_tag(mark, tag);
     if (stack_.size() >= kMostNesting) stop("E105", "nested deeper than 64 levels", at(mark));
     Value v = node(mark);
     v.kind = kind;
-    stack_.push_back({std::move(v), false, {}, {}, 0});
+    stack_.push_back({std::move(v), false, {}, {}, 0, anchor, nodes_});
   }
 
   void close() {
-    Value v = std::move(stack_.back().value);
+    Open done = std::move(stack_.back());
     stack_.pop_back();
+    Value& v = done.value;
     if (v.kind == Value::Kind::mapping) drop_repeated_keys(v);
+    for (const Value& under : done.merged)
+      for (const Member& m : under.members)
+        if (v.find(m.key) == nullptr) v.members.push_back(m);
+    finish(std::move(v), done.anchor, nullptr, nodes_ - done.nodes_before + 1);
+  }
+
+  // What `<<: *base` and `<<: [*a, *b]` name.  Nothing but mappings can be merged.
+  static void collect_merged(const Value& v, std::vector<Value>& merged) {
+    if (v.is_mapping()) merged.push_back(v);
+    for (const Value& item : v.items)
+      if (item.is_mapping()) merged.push_back(item);
+  }
+
+  // An alias nested deeper than a text may be is refused like the text.
+  size_t depth_of(const Value& v) const {
+    size_t deepest = 0;
+    for (const Value& item : v.items) deepest = std::max(deepest, depth_of(item));
+    for (const Member& m : v.members) deepest = std::max(deepest, depth_of(m.value));
+    return deepest + 1;
+  }
+
+  void finish(Value v, YAML::anchor_t anchor, const Value* copied = nullptr, size_t nodes = 1) {
+    if (copied != nullptr) {
+      const Mark mark = v.mark;
+      if (stack_.size() + depth_of(*copied) > kMostNesting)
+        stop("E105", "nested deeper than 64 levels", mark);
+      v = *copied;
+    }
+    if (anchor != YAML::NullAnchor && repeated_ != nullptr) {
+      nodes_ += nodes;
+      anchored_[anchor] = {v, nodes};
+    }
     finish(std::move(v));
   }
 
@@ -156,7 +208,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (around.value.kind == Value::Kind::sequence) {
       around.value.items.push_back(std::move(v));
     } else if (!around.has_key) {
-      if (v.text == "<<" && !v.quoted)
+      if (v.text == "<<" && !v.quoted && repeated_ == nullptr)
         stop("E104", "merge keys are not allowed here: '<<'", v.mark,
              "write the values out, or share them through `extends`");
       around.has_key = true;
@@ -166,6 +218,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else {
       if (v.kind == Value::Kind::null) refuse_lone_key(around);
       around.has_key = false;
+      if (repeated_ != nullptr && around.key == "<<") return collect_merged(v, around.merged);
       around.value.members.push_back({std::move(around.key), around.key_mark, std::move(v)});
     }
   }
@@ -200,6 +253,10 @@ class TreeBuilder : public YAML::EventHandler {
         continue;
       }
       repeated[order[i]] = true;
+      if (repeated_ != nullptr && to_flow(m.value) == to_flow(v.members[order[first]].value)) {
+        repeated_->push_back(m);
+        continue;
+      }
       const Mark& earlier = v.members[order[first]].key_mark;
       problems_.add("E103", "'" + m.key + "' is given twice", m.key_mark,
                     static_cast<int>(m.key.size()), {},
@@ -215,6 +272,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   // yaml-cpp gives "?" for no tag and "!" for a quoted scalar; a lone `!` before a plain one too.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (repeated_ != nullptr) return;
     const auto pos = static_cast<size_t>(std::max(mark.pos, 0));
     const bool written = pos < text_.size() && text_[pos] == '!';
     if (!written && (tag == "?" || tag == "!")) return;
@@ -241,6 +299,8 @@ class TreeBuilder : public YAML::EventHandler {
   Problems& problems_;
   SourceRef source_;
   const std::string& text_;
+  std::vector<Member>* repeated_;
+  std::map<YAML::anchor_t, Anchored> anchored_;
   std::vector<Open> stack_;
   Value root_;
   size_t begin_ = 0;  // of the value that was read last
@@ -297,7 +357,9 @@ std::string advice(std::string_view line, std::string_view error) {
 
 }  // namespace
 
-Value parse_yaml(Problems& problems, const SourceRef& source) {
+namespace {
+
+Value parse_text(Problems& problems, const SourceRef& source, std::vector<Member>* repeated) {
   const std::string& text = source->text;
   if (text.size() > kMostBytes) {
     problems.add(
@@ -308,7 +370,7 @@ Value parse_yaml(Problems& problems, const SourceRef& source) {
   }
   if (!is_text(problems, source)) return {};
 
-  TreeBuilder builder(problems, source);
+  TreeBuilder builder(problems, source, repeated);
   ViewBuffer buffer(text);
   std::istream stream(&buffer);
   try {
@@ -329,6 +391,17 @@ Value parse_yaml(Problems& problems, const SourceRef& source) {
     }
   }
   return {};
+}
+
+}  // namespace
+
+Value parse_yaml(Problems& problems, const SourceRef& source) {
+  return parse_text(problems, source, nullptr);
+}
+
+Value parse_foreign_yaml(Problems& problems, const SourceRef& source,
+                         std::vector<Member>& repeated) {
+  return parse_text(problems, source, &repeated);
 }
 
 namespace {

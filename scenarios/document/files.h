@@ -17,6 +17,12 @@ namespace stepcast {
 // on.
 Value parse_yaml(Problems& problems, const SourceRef& source);
 
+// The same for a file of another tool, which may have what a scenario may not: anchors and aliases,
+// `<<` of mappings, tags (they are skipped), and a key that is repeated with one value, of which
+// the later ones go to `repeated`.
+Value parse_foreign_yaml(Problems& problems, const SourceRef& source,
+                         std::vector<Member>& repeated);
+
 // Adds a text that is part of the library, of a preset or of defaults, as a source, and parses it.
 // That is done once in a process, as the text never changes: callers get copies.  Safe to call from
 // several threads.  REQUIRES: `text` lives as long as the process.

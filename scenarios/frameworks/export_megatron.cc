@@ -84,7 +84,10 @@ class ArgumentWriter {
 
   void write_attention() {
     add("--num-attention-heads", m_.heads);
-    flag(m_.qk_norm, "--qk-layernorm");
+    flag(m_.qk_norm, m_.qk_norm_weights == QkNormWeights::none ? "--qk-l2-norm" : "--qk-layernorm");
+    if (m_.qk_norm && m_.qk_norm_weights == QkNormWeights::of_heads)
+      note("Megatron's norms of queries and keys share their weights between heads");
+    if (m_.branch_norms) note("Megatron has no norm at the end of attention and MLP");
     if (m_.attention_sinks) add("--softmax-type learnable");
     if (m_.kv_rank > 0) {
       add("--multi-latent-attention");

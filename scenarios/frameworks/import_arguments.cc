@@ -26,9 +26,9 @@ bool is_none(const Value& v) {
 }
 
 std::optional<bool> truth(std::string_view word) {
-  for (const std::string_view yes : {"true", "True", "1", "yes"})
+  for (const std::string_view yes : {"true", "True", "1", "yes", "on", "On"})
     if (word == yes) return true;
-  for (const std::string_view no : {"false", "False", "0", "no"})
+  for (const std::string_view no : {"false", "False", "0", "no", "off", "Off"})
     if (word == no) return false;
   return {};
 }
@@ -101,7 +101,14 @@ class PythonReader {
 
   Result sum() {
     Result left = product();
-    while (ok_ && take('+')) left = add(left, product());
+    while (ok_) {
+      if (take('+'))
+        left = add(left, product());
+      else if (take('-'))
+        left = subtract(left, product());
+      else
+        break;
+    }
     return left;
   }
 
@@ -110,6 +117,10 @@ class PythonReader {
     while (ok_) {
       if (take('*')) {
         left = times(left, atom());
+      } else if (take('%')) {
+        const Result right = atom();
+        if (!ok_ || left.list || right.list || right.items.front() == 0) return fail();
+        left.items.front() %= right.items.front();
       } else if (take('/')) {
         take('/');
         const Result right = atom();
@@ -161,6 +172,13 @@ class PythonReader {
       a.items.insert(a.items.end(), b.items.begin(), b.items.end());
     else
       ok_ = !__builtin_add_overflow(a.items.front(), b.items.front(), &a.items.front());
+    return a;
+  }
+
+  Result subtract(Result a, const Result& b) {
+    if (!ok_ || a.list || b.list ||
+        __builtin_sub_overflow(a.items.front(), b.items.front(), &a.items.front()))
+      return fail();
     return a;
   }
 

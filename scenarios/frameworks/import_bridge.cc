@@ -65,14 +65,6 @@ std::string megatron_name(std::string_view section, const std::string& name) {
   return name;
 }
 
-Value word_value(std::string text, const Mark& mark) {
-  Value v;
-  v.kind = Value::Kind::scalar;
-  v.mark = mark;
-  v.text = std::move(text);
-  return v;
-}
-
 // [[embedding, decoder], [decoder, loss]] -> "Et|tL".
 std::string layout_of(const Value& stages) {
   std::string text;

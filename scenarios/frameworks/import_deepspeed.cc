@@ -235,9 +235,9 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   if (in.problems.any()) return;
   counts.add(reader);
   draft.set_text("software", "deepspeed-zero3", "");
-  const auto model = draft_config_model(config, in.problems, draft, counts);
+  const auto model = draft_config_model(config, in, draft, counts);
   if (!model) return;
-  check_config_model(in, config);
+  check_config_model(in, *model);
   Importing importing{reader, in, cluster, draft};
   importing.max_positions = model->max_positions;
   draft_rows(importing);

@@ -7,6 +7,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/resolve/config_json.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/model_families.h"
 #include "scenarios/schema/tree.h"
@@ -15,38 +16,64 @@
 namespace stepcast {
 namespace {
 
-// The family of the file; adds E125 or E126.
-const ModelFamily* family_of(const Value& config, Problems& problems) {
-  const Value* type = config.find("model_type");
+// `preset: llama` or `preset: gpt` that the user states for a model of an unknown type.
+const ModelFamily* stated_family(const ImportSources& in) {
+  return find_base_family(in.stated("model.preset"));
+}
+
+// How to go on with a model of an unknown type.
+std::string offer(const Value& model) {
+  if (const auto llama = as_llama(model))
+    return *llama +
+           "; -s model.preset=llama takes it so (`hf: config.json` beside `preset: llama` in a "
+           "scenario)";
+  return "its keys do not say the sizes of a decoder like Llama or GPT";
+}
+
+// The family of the model; adds E125 or E126.
+const ModelFamily* family_of(const Value& model, const ImportSources& in) {
+  if (const ModelFamily* stated = stated_family(in)) return stated;
+  const Value* type = model.find("model_type");
   if (type == nullptr || !type->is_scalar()) {
-    problems.add("E126", "the config.json has no model_type", config.mark, 1, {},
-                 "if it is a decoder like Llama or GPT, a scenario can say so itself: model: "
-                 "{preset: llama, hf: config.json}");
+    in.problems.add("E126", "the config.json has no model_type", model.mark, 1, {}, offer(model));
     return nullptr;
   }
   if (const ModelFamily* family = find_model_type(type->text)) return family;
   std::vector<std::string_view> known;
   for (const ModelFamily& f : model_types()) known.push_back(f.name);
-  problems.add("E125", fmt::format("unknown model_type '{}'", type->text), type->mark,
-               static_cast<int>(std::max<size_t>(1, type->text.size())),
-               did_you_mean(type->text, known),
-               fmt::format("known: {}; if it is a decoder like Llama or GPT, write `model: "
-                           "{{preset: llama, hf: config.json}}` in a scenario and go on",
-                           join(known)));
+  in.problems.add("E125", fmt::format("unknown model_type '{}'", type->text), type->mark,
+                  static_cast<int>(std::max<size_t>(1, type->text.size())),
+                  did_you_mean(type->text, known),
+                  fmt::format("{}; known: {}", offer(model), join(known)));
   return nullptr;
+}
+
+// Null, false and nothing stand for a part that the model does not have.
+bool has_value(const Value& v) {
+  return v.kind != Value::Kind::null && v.text != "false" && v.text != "null";
 }
 
 }  // namespace
 
-std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
+std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts) {
-  const ModelFamily* family = family_of(config, problems);
+  ConfigJson config = open_config(file);
+  if (refuse_missing_parts(config.model, in.problems)) return {};
+  const ModelFamily* family = family_of(config.model, in);
   if (family == nullptr) return {};
+  for (const std::string& part : config.left_out)
+    draft.note(fmt::format("{}: not modelled, left out: the parameters are the decoder's", part));
   ConfigModel model;
-  draft.set_text("model.model_type", family->name,
-                 {"class defaults for what is not stated", config.find("model_type")->mark});
+  const Value* type = config.model.find("model_type");
+  if (find_base_family(family->name) == family)
+    draft.set_text("model.preset", family->name, "stated; the sizes are those of the file");
+  else
+    draft.set_text("model.model_type", family->name,
+                   {type->text == family->name ? "class defaults for what is not stated"
+                                               : fmt::format("{} is built the same", type->text),
+                    type->mark});
   ++counts.used;
-  for (const Member& m : config.members) {
+  for (const Member& m : config.model.members) {
     if (m.key == "model_type") continue;
     const ConfigKey key = find_config_key(*family, m.key);
     if (key.use == KeyUse::unknown) {
@@ -54,6 +81,9 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
           {m.key, m.key_mark, std::string(closest(m.key, config_vocabulary()))});
     } else if (key.use == KeyUse::ignored) {
       ++counts.ignored;
+    } else if (key.use == KeyUse::left_out) {
+      ++counts.ignored;
+      if (has_value(m.value)) draft.left_out(m.key);
     } else {
       ++counts.used;
       draft.set(fmt::format("model.{}", m.key), to_flow(m.value), {"", m.value.mark});
@@ -61,16 +91,24 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
         model.max_positions = python_whole(m.value.text).value_or(0);
     }
   }
+  model.keys = std::move(config.model);
   return model;
 }
 
-void check_config_model(const ImportSources& in, const Value& config) {
+void check_config_model(const ImportSources& in, const ConfigModel& of) {
   if (in.problems.any() || in.states("model")) return;
-  const ModelFamily* family = find_model_type(config.find("model_type")->text);
-  Value model = config;
+  const ModelFamily* stated = stated_family(in);
+  const ModelFamily* family =
+      stated != nullptr ? stated : find_model_type(of.keys.find("model_type")->text);
+  Value model = of.keys;
+  std::erase_if(model.members,
+                [&](const Member& m) { return stated != nullptr && m.key == "model_type"; });
   std::erase_if(model.members, [&](const Member& m) {
     return m.key != "model_type" && find_config_key(*family, m.key).use == KeyUse::unknown;
   });
+  if (stated != nullptr)
+    model.members.push_back(
+        {"preset", model.mark, word_value(std::string(stated->name), model.mark)});
   Value root;
   root.kind = Value::Kind::mapping;
   root.members.push_back({"model", model.mark, std::move(model)});
@@ -96,9 +134,9 @@ void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDr
                ImportCounts& counts) {
   const Value config = read_mapping(in, in.file, "a config.json");
   if (in.problems.any()) return;
-  const auto model = draft_config_model(config, in.problems, draft, counts);
+  const auto model = draft_config_model(config, in, draft, counts);
   if (!model) return;
-  check_config_model(in, config);
+  check_config_model(in, *model);
   draft_cluster(cluster, 8, "a config.json says nothing about the run", draft);
   const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
   draft.assume("batch.global", "64", says_nothing);

@@ -113,6 +113,7 @@ constexpr CostArgument kMegatron[] = {
      "num_layers_in_first_pipeline_stage"},
     {"decoder_last_pipeline_num_layers", "parallel.layout", As::input(),
      "num_layers_in_last_pipeline_stage"},
+    {"pp_partition_method", "parallel.layout"},
     {"account_for_embedding_in_pipeline_split", "parallel.layout"},
     {"account_for_loss_in_pipeline_split", "parallel.layout"},
     {"microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", As::input(),
@@ -341,15 +342,154 @@ std::vector<Argument> mapped_arguments(const Value& file, Environment& environme
   return all;
 }
 
+// Arguments whose value may stay open: the scenario does without it.
+bool may_stay_open(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kText{
+      "save",          "tokenizer_type", "merge_file",        "optimizer",
+      "async_save",    "normalization",  "attention_backend", "deepspeed",
+      "save_interval", "vocab_size",     "padded_vocab_size", "transformer_impl"};
+  return std::find(kText.begin(), kText.end(), name) != kText.end();
+}
+
+bool says_how_many_nodes(std::string_view name) {
+  return name == "nnodes" || name == "num_nodes";
+}
+
+bool says_gpus_of_a_node(std::string_view name) {
+  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node";
+}
+
+// How many GPUs there are is known where the script runs, and assumed where it is not.
+bool says_how_many_gpus(std::string_view name) {
+  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size" ||
+         name == "num_gpus";
+}
+
+bool is_open(const Value& v) {
+  if (v.is_scalar()) return v.text.find('$') != std::string::npos;
+  return !v.items.empty() && is_open(v.items.front());
+}
+
+bool changes_cost(std::string_view name) {
+  for (const CostArgument& row : megatron_arguments())
+    if (row.name == name && row.as.kind != As::Kind::left_out) return true;
+  return false;
+}
+
+// What a script leaves open, asked for in one message.
+class OpenValues {
+ public:
+  explicit OpenValues(const ShellScript& script) : script_(script) {}
+
+  // True if the argument is to be left out.
+  bool leaves_out(const Argument& a, const ImportSources& in) {
+    if (!is_open(a.value)) return false;
+    const std::string& text = a.value.is_scalar() ? a.value.text : a.value.items.front().text;
+    const std::set<std::string> names = hangs_on(script_, text);
+    if (says_how_many_gpus(a.name)) {
+      nodes_open_ = nodes_open_ || says_how_many_nodes(a.name);
+      if (in.warnings != nullptr)
+        in.warnings->push_back(fmt::format("{} {} is not known: {}", a.written, text,
+                                           "NAME=VALUE after the file gives a variable"));
+      return true;
+    }
+    if (!changes_cost(a.name) || may_stay_open(a.name)) return true;
+    add(names, fmt::format("{} {}", a.written, text), a.value.mark);
+    return false;
+  }
+
+  // Words of the command that trains which hold arguments that hang on something.
+  void add_command(const std::vector<ShellWord>& command) {
+    for (const ShellWord& w : command) {
+      if (!w.text.starts_with('$')) continue;
+      const size_t begin = w.text.find_first_not_of("${");
+      if (begin == std::string::npos) continue;
+      const std::string name = w.text.substr(begin, w.text.find_first_of("}[:", begin) - begin);
+      if (script_.open_arguments.contains(name)) add(hangs_on(script_, w.text), w.text, w.mark);
+    }
+  }
+
+  // The GPUs of one node say nothing of the job where the number of nodes is open: they would be
+  // taken for all of it.  "#SBATCH --nodes" may have said the number.
+  void leave_out_gpus_of_a_node(std::vector<Argument>& all) const {
+    if (!nodes_open_ || std::any_of(all.begin(), all.end(),
+                                    [](const Argument& a) { return says_how_many_nodes(a.name); }))
+      return;
+    std::erase_if(all, [](const Argument& a) { return says_gpus_of_a_node(a.name); });
+  }
+
+  bool refuse(const ImportSources& in) const {
+    if (names_.empty()) return false;
+    std::vector<std::string> shown;
+    for (const std::string& n : names_)
+      shown.push_back(n.find_first_not_of("0123456789") == std::string::npos ? "$" + n : n);
+    in.problems.add(
+        "E332",
+        fmt::format("the script does not say {}, which {} hangs on", fmt::join(shown, ", "), what_),
+        mark_, 1, {},
+        "give them after the file: NAME=VALUE for a variable, or words for $1, $2, ... in their "
+        "order");
+    return true;
+  }
+
+ private:
+  void add(const std::set<std::string>& names, const std::string& what, const Mark& mark) {
+    if (names_.empty()) {
+      what_ = what;
+      mark_ = mark;
+    }
+    names_.insert(names.begin(), names.end());
+    if (names.empty()) names_.insert(what);
+  }
+
+  const ShellScript& script_;
+  std::set<std::string> names_;
+  std::string what_;
+  Mark mark_;
+  bool nodes_open_ = false;
+};
+
+// "#SBATCH --nodes=16" and the like, which the shell takes for comments.
+void add_slurm(const SourceRef& source, std::vector<Argument>& all) {
+  LogLines lines{source->text};
+  while (const auto line = lines.next()) {
+    if (!line->starts_with("#SBATCH")) continue;
+    for (const auto& [option, name] :
+         {std::pair<std::string_view, const char*>{"--nodes=", "nnodes"},
+          {"-N ", "nnodes"},
+          {"--nodes ", "nnodes"},
+          {"--gpus-per-node=", "nproc_per_node"},
+          {"--gres=gpu:", "nproc_per_node"}}) {
+      const size_t at = line->find(option);
+      if (at == std::string_view::npos) continue;
+      const std::string_view rest = line->substr(at + option.size());
+      const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
+      if (!digits.empty())
+        all.push_back(
+            {name, std::string(option),
+             word_value(std::string(digits), {source, lines.number, static_cast<int>(at) + 1})});
+    }
+  }
+}
+
 std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
-  const ShellScript script = read_shell(in.file);
+  const ShellScript script = read_shell(in.file, in.given);
   for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
   std::vector<Argument> all;
+  add_slurm(in.file, all);
+  OpenValues open(script);
   for (const std::vector<ShellWord>& command : script.commands) {
     std::vector<Argument> found = arguments_of(command);
+    const bool trains = std::any_of(found.begin(), found.end(), [](const Argument& a) {
+      return a.name == "num_layers" || a.name == "hidden_size" || a.name == "micro_batch_size";
+    });
+    if (trains) open.add_command(command);
+    std::erase_if(found, [&](const Argument& a) { return open.leaves_out(a, in); });
     all.insert(all.end(), std::make_move_iterator(found.begin()),
                std::make_move_iterator(found.end()));
   }
+  open.leave_out_gpus_of_a_node(all);
+  open.refuse(in);
   return all;
 }
 
@@ -412,6 +552,7 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
       arguments = mapped_arguments(file, environment);
     } else {
       arguments = shell_arguments(in, environment);
+      if (in.problems.any()) return;
     }
   }
   draft_all(in, arguments, cluster, draft, counts);

@@ -155,7 +155,11 @@ class ModelDraft {
                  a_.flag("swiglu") ? "Megatron's default: 8/3 of --hidden-size in multiples of 64"
                                    : "Megatron's default: 4 times --hidden-size");
     }
-    const std::string norm = a_.word("normalization", "LayerNorm");
+    // NeMo and Megatron-DeepSpeed write it small; variants of the numerics cost the same.
+    std::string norm = a_.word("normalization", "LayerNorm");
+    if (norm == "rmsnorm") norm = "RMSNorm";
+    for (const char* variant : {"layernorm", "layernorm1p", "low_precision_layernorm"})
+      if (norm == variant) norm = "LayerNorm";
     draft_.set_text("model.normalization", norm, a_.origin("normalization", "Megatron's default"));
     const bool untied = a_.flag("untie_embeddings_and_output_weights");
     draft_.set("model.tie_word_embeddings", !untied,
@@ -319,7 +323,7 @@ class ModelDraft {
   void write_experts() {
     if (const int64_t mtp = a_.whole("mtp_num_layers", 0); mtp > 0)
       draft_.set("model.num_nextn_predict_layers", mtp, a_.origin("mtp_num_layers"));
-    if (a_.whole("num_experts", 0) < 1) return;
+    if (a_.whole("num_experts", 0) < 2) return;
     copy("num_experts", "model.num_experts");
     draft_.set("model.num_experts_per_tok", a_.whole("moe_router_topk", 2),
                given_or_default("moe_router_topk"));
@@ -466,9 +470,22 @@ class LayoutDraft {
     const std::optional<std::vector<int64_t>> uneven = uneven_stages();
     if (uneven) {
       draft_.set_text("parallel.layout", layout_text(*uneven), uneven_why_);
+    } else if (deals_embeddings()) {
+      // DeepSpeed counts embedding and head as layers: 70 and two on 12 ranks are 5, 6, ..., 6, 5.
+      std::vector<int64_t> dealt(static_cast<size_t>(s_.pp), (s_.layers + 2) / s_.pp);
+      --dealt.front();
+      --dealt.back();
+      draft_.set_text("parallel.layout", layout_text(dealt), a_.origin("pp_partition_method"));
     } else if (s_.vpp > 1) {
       draft_.set("parallel.vpp", s_.vpp, why);
     }
+  }
+
+  // Megatron-DeepSpeed's --pp-partition-method 'type:transformer|embedding'.
+  bool deals_embeddings() const {
+    return s_.vpp == 1 && s_.pp > 2 && s_.layers % s_.pp != 0 && (s_.layers + 2) % s_.pp == 0 &&
+           (s_.layers + 2) / s_.pp > 1 &&
+           a_.word("pp_partition_method").find("embedding") != std::string::npos;
   }
 
   void refuse_chunks(const char* name) {
@@ -828,7 +845,7 @@ class RunDraft {
   }
 
   void write_experts() {
-    if (a_.whole("num_experts", 0) < 1) return;
+    if (a_.whole("num_experts", 0) < 2) return;
     const std::string type = a_.word("moe_token_dispatcher_type", "allgather");
     Origin why = a_.origin("moe_token_dispatcher_type", "Megatron's default");
     std::string dispatcher = type == "alltoall_seq" ? "alltoall" : type;
@@ -1016,7 +1033,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
   sizes.cp = a.whole("context_parallel_size", 1);
   sizes.pp = a.whole("pipeline_model_parallel_size", 1);
-  const bool experts = a.given("num_experts");
+  const bool experts = a.whole("num_experts", 0) > 1;
   sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
   sizes.etp = experts ? a.whole("expert_tensor_parallel_size", sizes.tp) : 1;
   if (refuse_experts_without_number(a) || !sensible(a, sizes)) return;

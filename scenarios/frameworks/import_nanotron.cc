@@ -135,8 +135,9 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
   const Value config = config_of(*model_config);
-  if (!draft_config_model(config, in.problems, draft, counts)) return;
-  check_config_model(in, config);
+  const auto of_config = draft_config_model(config, in, draft, counts);
+  if (!of_config) return;
+  check_config_model(in, *of_config);
   std::vector<Argument> arguments = flatten(file);
   std::erase_if(arguments,
                 [](const Argument& a) { return a.name.starts_with("model.model_config."); });

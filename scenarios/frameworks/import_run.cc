@@ -24,12 +24,29 @@ constexpr std::array<Importer, 7> kImporters{
     import_hf,         import_megatron_args, import_megatron_log, import_bridge,
     import_torchtitan, import_deepspeed,     import_nanotron};
 
-// The last part of a path, without its ending.
-std::string stem(const std::string& file) {
-  std::string name = file.substr(file.rfind('/') + 1);
+// Names that files of every model have.
+constexpr std::array<std::string_view, 8> kUsualNames{
+    "config", "model_config", "ds_config", "pretrain", "train", "run", "deepspeed", "params"};
+
+// What the run is called: the file without its ending and without "config", or, if every model's
+// file has that name, the folder that it lies in.
+std::string name_of_run(const ImportRequest& request) {
+  const std::string& file = request.file;
+  const size_t slash = file.rfind('/');
+  std::string name = file.substr(slash + 1);
   const size_t dot = name.rfind('.');
   if (dot != std::string::npos && dot > 0) name.erase(dot);
-  return name.empty() || name == "<stdin>" ? "imported" : name;
+  if (name == "<stdin>") return "imported";
+  if (std::find(kUsualNames.begin(), kUsualNames.end(), name) != kUsualNames.end()) {
+    std::string folder = request.folder;
+    if (folder.empty() && slash != std::string::npos && slash > 0)
+      folder = file.substr(file.rfind('/', slash - 1) + 1, slash - file.rfind('/', slash - 1) - 1);
+    if (!folder.empty() && folder != "." && folder != "..") return folder;
+  }
+  for (const std::string_view ending : {"_config", ".config", "-config"})
+    if (name.ends_with(ending) && name.size() > ending.size())
+      name.erase(name.size() - ending.size());
+  return name.empty() ? "imported" : name;
 }
 
 // "inf", "-.Inf", "NaN": numbers to YAML, but to no key of a scenario.
@@ -53,6 +70,11 @@ class WrittenCheck {
     refuse_what_does_not_load();
     problems_.throw_if_any();
   }
+
+  // What the written scenario says; 0 where it cannot be simulated yet, for the reason given.
+  int64_t parameters() const { return parameters_; }
+  int64_t gpus() const { return gpus_; }
+  const std::string& unsupported() const { return unsupported_; }
 
  private:
   const DraftValue* value_at(int line) const {
@@ -100,9 +122,14 @@ class WrittenCheck {
     LoadOptions options;
     options.root = "/nonexistent";  // files that the scenario names are not read
     try {
-      load_scenario_text(written_.text, "imported", options);
+      const Scenario s = load_scenario_text(written_.text, "imported", options);
+      parameters_ = stepcast::parameters(s.model);
+      gpus_ = s.cluster.gpus();
     } catch (const InputError& e) {
-      for (const Diagnostic& d : e.diagnostics) refuse(d);
+      for (const Diagnostic& d : e.diagnostics) {
+        refuse(d);
+        if (d.code == "E130" && unsupported_.empty()) unsupported_ = d.message;
+      }
     }
   }
 
@@ -128,7 +155,21 @@ class WrittenCheck {
   const SourceRef file_;
   const ImportCluster& cluster_;
   const DraftText& written_;
+  int64_t parameters_ = 0, gpus_ = 0;
+  std::string unsupported_;
 };
+
+}  // namespace
+
+namespace {
+
+std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
+  const std::string_view kind = kind_of_file(request.text);
+  if (!kind.empty()) return kind;
+  throw file_error(
+      "E330", "which tool this file is of cannot be told from its content", request.file,
+      "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end())));
+}
 
 }  // namespace
 
@@ -137,8 +178,10 @@ std::span<const std::string_view> import_kinds() {
 }
 
 ImportedRun import_run(const ImportRequest& request) {
+  const std::string_view name =
+      request.kind == "auto" ? kind_of_file_or_refuse(request) : std::string_view(request.kind);
   size_t kind = 0;
-  while (kind < kKinds.size() && kKinds[kind] != request.kind) ++kind;
+  while (kind < kKinds.size() && kKinds[kind] != name) ++kind;
   STEPCAST_CHECK(kind < kKinds.size(), "no such kind: " + request.kind);
 
   Problems problems;
@@ -149,8 +192,11 @@ ImportedRun import_run(const ImportRequest& request) {
   ScenarioDraft draft;
   ImportCounts counts;
   draft.set("schema", int64_t{1}, "");
-  draft.set_text("name", stem(request.file), "");
-  kImporters[kind]({problems, file, config, request.set}, request.cluster, draft, counts);
+  draft.set_text("name", name_of_run(request), "");
+  std::vector<std::string> warnings;
+  kImporters[kind]({problems, file, config, request.set, request.given, &warnings}, request.cluster,
+                   draft, counts);
+  for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
   problems.throw_if_any();
 
@@ -161,14 +207,18 @@ ImportedRun import_run(const ImportRequest& request) {
     run.unknown.push_back({u.written, u.mark.line, u.mark.column, u.near});
   run.notes = draft.notes();
   run.measured = counts.measured;
-  std::string head =
-      fmt::format("A scenario from {} ({}).", escape_text(request.file), request.kind);
+  run.kind = name;
+  std::string head = fmt::format("A scenario from {} ({}).", escape_text(request.file), run.kind);
   for (const UnknownPlace& u : run.unknown)
     head +=
         fmt::format("\n- not understood: {} in line {}{}", escape_text(u.name), u.line,
                     u.near.empty() ? "" : fmt::format("; did you mean {}?", escape_text(u.near)));
   const DraftText written = draft.text(head);
-  WrittenCheck(problems, file, request.cluster, written).run();
+  WrittenCheck check(problems, file, request.cluster, written);
+  check.run();
+  run.parameters = check.parameters();
+  run.gpus = check.gpus();
+  run.unsupported = check.unsupported();
   run.scenario = written.text;
   return run;
 }
@@ -185,9 +235,20 @@ bool ImportSources::states(std::string_view path) const {
   return std::any_of(set.begin(), set.end(), [&](const auto& s) { return s.first == path; });
 }
 
+std::string ImportSources::stated(std::string_view path) const {
+  for (const auto& [key, value] : set)
+    if (key == path) return value;
+  return {};
+}
+
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what) {
   const bool clean = !in.problems.any();
-  Value value = parse_yaml(in.problems, source);
+  std::vector<Member> repeated;
+  Value value = parse_foreign_yaml(in.problems, source, repeated);
+  for (const Member& m : repeated)
+    if (in.warnings != nullptr)
+      in.warnings->push_back(fmt::format("'{}' is given again in line {}, with the same value",
+                                         m.key, m.key_mark.line));
   if (value.is_mapping()) return value;
   if (clean && !in.problems.any())
     in.problems.add("E330",
@@ -196,6 +257,14 @@ Value read_mapping(const ImportSources& in, const SourceRef& source, const std::
   value = {};
   value.kind = Value::Kind::mapping;
   return value;
+}
+
+Value word_value(std::string text, const Mark& mark) {
+  Value v;
+  v.kind = Value::Kind::scalar;
+  v.mark = mark;
+  v.text = std::move(text);
+  return v;
 }
 
 std::vector<Argument> flatten(const Value& value) {

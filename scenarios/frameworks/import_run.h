@@ -18,6 +18,9 @@ std::span<const std::string_view> import_kinds();
 // too), torchtitan; else empty.
 std::string_view kind_of_log(std::string_view text);
 
+// The kind that reads a text, by what is in it; empty for scenarios and for what no importer reads.
+std::string_view kind_of_file(const std::string& text);
+
 // The cluster that an imported job ran on, of which its files say only the number of GPUs.
 struct ImportCluster {
   std::string preset = "dgx-h100";
@@ -26,9 +29,11 @@ struct ImportCluster {
 };
 
 struct ImportRequest {
-  std::string kind;
+  std::string kind;                    // one of import_kinds(), or "auto": kind_of_file() says it
   std::string file, text;              // as it is shown, and what is in it
   std::string model_file, model_text;  // a config.json, for files that do not say the model
+  std::string folder{};                // in which the file lies, if it is known: its name alone
+  std::vector<std::string> given{};    // of a script: "NAME=VALUE", or the next of $1, $2, ...
   ImportCluster cluster;
   std::vector<std::pair<std::string, std::string>> set;  // dotted path, YAML on one line
 };
@@ -40,19 +45,23 @@ struct UnknownPlace {
 };
 
 struct ImportedRun {
+  std::string kind;      // of import_kinds()
   std::string scenario;  // YAML; comments say which argument each value came from
   int64_t used = 0;      // arguments that change the cost
   int64_t ignored = 0;   // known to have no effect on it
   std::vector<UnknownPlace> unknown;
-  std::vector<std::string> notes;  // what is assumed, or cannot be modelled
-  std::string measured;            // "480 iterations (median 8.41 s, ...)", or empty
+  std::vector<std::string> notes;    // what is assumed, or cannot be modelled
+  int64_t parameters = 0, gpus = 0;  // of the scenario; 0 if it cannot be simulated yet
+  std::string unsupported;           // why it cannot, or empty
+  std::string measured;              // "480 iterations (median 8.41 s, ...)", or empty
 };
 
 // The scenario that is returned loads, unless it says what is not supported yet (E130) or names
 // files that are not where it will lie.  Throws InputError: E100-E106 for files that are no YAML or
 // JSON, E125 for an unknown model_type, E330 for a file of another kind, E331 and E332 for
 // arguments that cannot be; and everything that loading would refuse, with its own code, at the
-// place in the file that the value comes from. REQUIRES: kind is one of import_kinds().
+// place in the file that the value comes from. REQUIRES: kind is one of
+// import_kinds(), or "auto".
 ImportedRun import_run(const ImportRequest& request);
 
 }  // namespace stepcast

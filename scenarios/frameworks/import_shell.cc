@@ -24,7 +24,18 @@ bool is_blank(char c) {
 
 class ShellReader {
  public:
-  ShellReader(const SourceRef& source) : text_(source->text), source_(source) {}
+  ShellReader(const SourceRef& source, const ShellGiven& given)
+      : text_(source->text), source_(source) {
+    int position = 0;
+    for (const std::string& word : given) {
+      const size_t equals = word.find('=');
+      const bool variable = equals != std::string::npos && equals > 0 && is_name_start(word[0]);
+      const std::string name = variable ? word.substr(0, equals) : fmt::format("{}", ++position);
+      const std::string value = variable ? word.substr(equals + 1) : word;
+      variables_[name] = {{value, Mark{source, 0, 0}}};
+      if (variable) fixed_.insert(name);
+    }
+  }
 
   ShellScript read() {
     while (at_ < text_.size() && !full()) {
@@ -36,6 +47,7 @@ class ShellReader {
         read_word();
     }
     end_command();
+    script_.open = std::move(open_);
     return std::move(script_);
   }
 
@@ -83,12 +95,263 @@ class ShellReader {
           text_[at_ - 1] <= '9' && command_.back().text.size() == 1)
         command_.pop_back();
       step();
-      if (redirect) skip_target();
+      if (redirect && !is_condition()) skip_target();
       if (redirect) return;
+      if (peek() == ';' && text_[at_ - 1] == ';' && !branches_.empty() &&
+          branches_.back().is_case) {
+        finish_command();
+        end_branch();
+        branches_.back().pattern_next = true;
+        step();
+        return;
+      }
     }
-    if (!command_.empty()) script_.commands.push_back(std::move(command_));
+    finish_command();
+  }
+
+  // --- branches
+
+  enum class Truth : uint8_t { no, yes, unknown };
+  // One `if` or `case`.
+  struct Branching {
+    bool is_case = false;
+    bool reads_before = true;       // what is around it
+    Truth done = Truth::no;         // a branch before this one was the one that holds
+    std::set<std::string> about{};  // values that are not known
+    std::string subject{};          // of a case
+    bool pattern_next = false;
+    // Values before it and after each branch, of an `if` that hangs on what is not known.
+    std::map<std::string, std::vector<ShellWord>, std::less<>> before{};
+    std::map<std::string, std::set<std::string>, std::less<>> values{};  // each variable got
+    bool has_else = false;
+  };
+
+  static bool is_test(std::string_view word) {
+    return word == "[" || word == "[[" || word == "test";
+  }
+
+  // Whether the words of a test hold; what is not known goes to `about`.
+  Truth holds(std::vector<std::string> words, std::set<std::string>& about) const {
+    if (!words.empty() && words.front() == "!") {
+      words.erase(words.begin());
+      const Truth t = holds(std::move(words), about);
+      return t == Truth::unknown ? t : t == Truth::yes ? Truth::no : Truth::yes;
+    }
+    if (words.empty() || !is_test(words.front())) return Truth::no;  // a command
+    words.erase(words.begin());
+    if (!words.empty() && (words.back() == "]" || words.back() == "]]")) words.pop_back();
+    if (!words.empty() && words.front() == "!") {
+      words.erase(words.begin());
+      words.insert(words.begin(), "[");
+      const Truth t = holds(std::move(words), about);
+      return t == Truth::unknown ? t : t == Truth::yes ? Truth::no : Truth::yes;
+    }
+    const auto is_open = [](const std::string& w) { return w.find('$') != std::string::npos; };
+    const auto truth = [](bool b) { return b ? Truth::yes : Truth::no; };
+    if (words.size() <= 2 && !words.empty() && (words[0] == "-z" || words[0] == "-n")) {
+      // A variable that nothing sets is empty.
+      const bool empty = words.size() == 1 || words[1].empty() || is_open(words[1]);
+      return truth(empty == (words[0] == "-z"));
+    }
+    if (words.size() == 1) return truth(!words[0].empty() && !is_open(words[0]));
+    if (words.size() == 2) return Truth::no;  // about files
+    if (words.size() != 3) return Truth::unknown;
+    if (is_open(words[0]) || is_open(words[2])) {
+      for (const std::string& w : words) add_names(w, about);
+      return Truth::unknown;
+    }
+    const std::string& op = words[1];
+    if (op == "=" || op == "==") return truth(fits_pattern(words[2], words[0]));
+    if (op == "!=") return truth(!fits_pattern(words[2], words[0]));
+    const auto a = python_whole(words[0]), b = python_whole(words[2]);
+    if (!a || !b) return Truth::no;
+    if (op == "-eq") return truth(*a == *b);
+    if (op == "-ne") return truth(*a != *b);
+    if (op == "-gt" || op == ">") return truth(*a > *b);
+    if (op == "-ge" || op == ">=") return truth(*a >= *b);
+    if (op == "-lt" || op == "<") return truth(*a < *b);
+    if (op == "-le" || op == "<=") return truth(*a <= *b);
+    return Truth::unknown;
+  }
+
+  // Of the pattern of a `case` or `==` only a '*' at its ends.
+  static bool fits_pattern(std::string_view pattern, std::string_view text) {
+    if (pattern == "*") return true;
+    if (pattern.size() > 2 && pattern.starts_with('*') && pattern.ends_with('*'))
+      return text.find(pattern.substr(1, pattern.size() - 2)) != std::string_view::npos;
+    if (pattern.ends_with('*')) return text.starts_with(pattern.substr(0, pattern.size() - 1));
+    if (pattern.starts_with('*')) return text.ends_with(pattern.substr(1));
+    return pattern == text;
+  }
+
+  // The values that "$NAME" in `text` hangs on.
+  void add_names(std::string_view text, std::set<std::string>& names) const {
+    for (size_t at = text.find('$'); at != std::string_view::npos; at = text.find('$', at + 1)) {
+      size_t begin = at + 1;
+      if (begin < text.size() && text[begin] == '{') ++begin;
+      size_t end = begin;
+      while (end < text.size() && is_name(text[end])) ++end;
+      const std::string name(text.substr(begin, end - begin));
+      if (name.empty()) continue;
+      const auto found = open_.find(name);
+      if (found == open_.end())
+        names.insert(name);
+      else
+        names.insert(found->second.begin(), found->second.end());
+    }
+  }
+
+  std::vector<std::string> command_texts(size_t from) const {
+    std::vector<std::string> texts;
+    for (size_t i = from; i < command_.size(); ++i) texts.push_back(command_[i].text);
+    return texts;
+  }
+
+  void finish_command() {
+    const std::string first = command_.empty() ? "" : command_.front().text;
+    const char ended_by = at_ > 0 && at_ <= text_.size() ? text_[at_ - 1] : '\n';
+    const bool joined_test = (ended_by == '&' || ended_by == '|') && peek() == ended_by;
+    if (!branches_.empty() && branches_.back().is_case && branches_.back().pattern_next &&
+        first != "esac") {
+      if (!command_.empty()) pattern(ended_by == ')');
+    } else if (first == "if" || first == "elif" || !condition_.empty()) {
+      condition_.push_back(command_texts(condition_.empty() ? 1 : 0));
+      joins_.push_back(joined_test ? ended_by : ' ');
+      if (joined_test) {
+        step();
+        if (condition_.size() == 1) opens_ = first;
+      } else {
+        if (condition_.size() == 1) opens_ = first;
+        decide();
+      }
+    } else if (first == "case") {
+      open_case();
+    } else if (first == "fi" || first == "esac") {
+      close_branches();
+    } else if (!command_.empty() && reading_) {
+      script_.commands.push_back(std::move(command_));
+    }
     command_.clear();
     exporting_ = false;
+  }
+
+  // After the condition of an `if` or `elif`.
+  void decide() {
+    // "[[ A && B ]]" has been taken apart at "&&".
+    for (size_t i = 1; i < condition_.size(); ++i)
+      if (!condition_[i - 1].empty() && condition_[i - 1].front() == "[[" &&
+          condition_[i - 1].back() != "]]")
+        condition_[i].insert(condition_[i].begin(), "[[");
+    std::set<std::string> about;
+    Truth t = holds(condition_.front(), about);
+    for (size_t i = 1; i < condition_.size(); ++i) {
+      const Truth next = holds(condition_[i], about);
+      const bool both = joins_[i - 1] == '&';
+      const Truth decides = both ? Truth::no : Truth::yes;
+      t = t == decides || next == decides                 ? decides
+          : t == Truth::unknown || next == Truth::unknown ? Truth::unknown
+                                                          : next;
+    }
+    if (opens_ == "if") {
+      branches_.push_back({});
+      branches_.back().reads_before = reading_;
+    } else if (!branches_.empty()) {
+      end_branch();
+    }
+    condition_.clear();
+    joins_.clear();
+    enter(t, about);
+  }
+
+  void enter(Truth t, const std::set<std::string>& about) {
+    if (branches_.empty()) return;
+    Branching& b = branches_.back();
+    if (t == Truth::unknown && b.about.empty() && b.reads_before) {
+      b.before = variables_;  // no branch has been read yet
+      words_ += variables_.size();
+    }
+    if (t == Truth::unknown) {
+      b.about.insert(about.begin(), about.end());
+      if (b.about.empty()) b.about.insert("?");
+    }
+    reading_ = b.reads_before && b.done != Truth::yes && t != Truth::no;
+    if (reading_ && (t == Truth::unknown || b.done == Truth::unknown)) variables_ = b.before;
+    if (t == Truth::yes)
+      b.done = Truth::yes;
+    else if (t == Truth::unknown && b.done == Truth::no)
+      b.done = Truth::unknown;
+  }
+
+  // Notes what the branch that ends set, if it is not sure that it is the one that holds.
+  void end_branch() {
+    Branching& b = branches_.back();
+    if (b.about.empty() || !reading_) return;
+    words_ += variables_.size() / 8;
+    for (const auto& [name, words] : variables_) {
+      const auto old = b.before.find(name);
+      if (old == b.before.end() || joined(old->second) != joined(words))
+        b.values[name].insert(joined(words));
+    }
+  }
+
+  void else_branch() {
+    if (branches_.empty() || branches_.back().is_case) return;
+    end_branch();
+    branches_.back().has_else = true;
+    enter(Truth::yes, {});
+  }
+
+  void open_case() {
+    branches_.push_back({});
+    Branching& b = branches_.back();
+    b.is_case = true;
+    b.reads_before = reading_;
+    b.pattern_next = true;
+    if (command_.size() > 1) b.subject = command_[1].text;
+    reading_ = false;
+  }
+
+  // A pattern of a case: the last of those before ')' opens the branch.
+  void pattern(bool last) {
+    Branching& b = branches_.back();
+    std::set<std::string> about;
+    Truth t = Truth::no;
+    if (b.subject.find('$') != std::string::npos) {
+      t = Truth::unknown;
+      add_names(b.subject, about);
+    } else {
+      t = fits_pattern(command_.back().text, b.subject) ? Truth::yes : Truth::no;
+    }
+    matched_ = matched_ == Truth::yes ? matched_ : t;
+    if (!last) return;
+    b.pattern_next = false;
+    enter(matched_, about);
+    matched_ = Truth::no;
+  }
+
+  void close_branches() {
+    if (branches_.empty()) return;
+    if (!branches_.back().pattern_next) end_branch();
+    Branching b = std::move(branches_.back());
+    branches_.pop_back();
+    reading_ = b.reads_before;
+    if (b.about.empty() || !reading_) return;
+    variables_ = b.before;
+    for (const auto& [name, values] : b.values) {
+      if (values.size() == 1 && b.has_else && b.values.size() == 1) {
+        variables_[name] = {{*values.begin(), here()}};
+        continue;
+      }
+      variables_.erase(name);
+      for (const std::string& value : values)
+        if (value.find("--") != std::string::npos) script_.open_arguments.insert(name);
+      open_[name].insert(b.about.begin(), b.about.end());
+    }
+  }
+
+  // In "[[ $A > 2 ]]" the '>' compares.
+  bool is_condition() const {
+    return !command_.empty() && (command_.front().text == "if" || command_.front().text == "elif");
   }
 
   void skip_target() {
@@ -111,6 +374,7 @@ class ShellReader {
         exporting_ = w.text == "export";
         continue;
       }
+      if (command_.empty() && w.text == "else") else_branch();
       if (command_.empty() && (w.text == "then" || w.text == "do" || w.text == "else")) continue;
       if (full()) return;
       ++words_;
@@ -143,6 +407,13 @@ class ShellReader {
       value = word(true);
     }
     words_ += value.size();
+    if (!reading_ || fixed_.contains(name)) return;
+    // X=$X and X=${X} leave open what is open.
+    if (value.size() == 1 &&
+        (value.front().text == "$" + name || value.front().text == "${" + name + "}"))
+      return;
+    if (!appends) open_.erase(name);
+    if (appends && open_.contains(name)) return;
     std::vector<ShellWord>& variable = variables_[name];
     if (!appends) variable.clear();
     variable.insert(variable.end(), value.begin(), value.end());
@@ -294,14 +565,27 @@ class ShellReader {
     if (!inside.starts_with("((")) return {};
     std::string plain;
     for (size_t i = 0; i < inside.size();) {
-      if (inside[i] == '$' || inside[i] == '{' || inside[i] == '}') {
+      if (inside[i] == '$' && i + 1 < inside.size() && inside[i + 1] == '{') {
+        const size_t end = std::min(inside.find('}', i), inside.size());
+        std::string name = inside.substr(i + 2, end - std::min(end, i + 2));
+        std::string value;
+        const size_t dash = std::min(name.find(":-"), name.size());
+        if (dash < name.size()) value = name.substr(dash + 2);
+        name.erase(dash);
+        const auto found = variables_.find(name);
+        if (found != variables_.end()) value = joined(found->second);
+        if (value.empty()) return {};
+        plain += '(' + value + ')';
+        i = end + 1;
+      } else if (inside[i] == '$' || inside[i] == '{' || inside[i] == '}') {
         ++i;
       } else if (is_name_start(inside[i])) {
         std::string name;
         while (i < inside.size() && is_name(inside[i])) name += inside[i++];
         const auto found = variables_.find(name);
         if (found == variables_.end()) return {};
-        plain += joined(found->second);
+        // "A * B" with A = "1 + 1" multiplies 1 + 1.
+        plain += '(' + joined(found->second) + ')';
       } else {
         plain += inside[i++];
       }
@@ -318,6 +602,14 @@ class ShellReader {
   size_t words_ = 0;
   bool exporting_ = false;
   bool is_array_ = false;  // the last variable was ${NAME[@]}
+  std::vector<Branching> branches_;
+  bool reading_ = true;                              // not in a branch that does not hold
+  Truth matched_ = Truth::no;                        // patterns of a case so far
+  std::vector<std::vector<std::string>> condition_;  // tests that '&&' and '||' join
+  std::vector<char> joins_;
+  std::string opens_;            // "if" or "elif", before the condition
+  std::set<std::string> fixed_;  // that the user gives
+  std::map<std::string, std::set<std::string>, std::less<>> open_;
   std::vector<ShellWord> command_;
   std::map<std::string, std::vector<ShellWord>, std::less<>> variables_;
   ShellScript script_;
@@ -331,18 +623,55 @@ Value scalar(const ShellWord& word, std::string text) {
   return v;
 }
 
+bool is_option(std::string_view word);
+
+// "--fp8-format hybrid" in quotes is two words to whoever wrote it.
+std::vector<ShellWord> apart(const std::vector<ShellWord>& words) {
+  std::vector<ShellWord> all;
+  for (const ShellWord& w : words) {
+    if (!is_option(w.text) || w.text.find(' ') == std::string::npos) {
+      all.push_back(w);
+      continue;
+    }
+    for (size_t begin = 0; begin < w.text.size();) {
+      const size_t end = std::min(w.text.find(' ', begin), w.text.size());
+      if (end > begin) all.push_back({w.text.substr(begin, end - begin), w.mark});
+      begin = end + 1;
+    }
+  }
+  return all;
+}
+
 bool is_option(std::string_view word) {
   return word.size() > 2 && word.starts_with("--") && is_name_start(word[2]);
 }
 
 }  // namespace
 
-ShellScript read_shell(const SourceRef& source) {
-  return ShellReader(source).read();
+ShellScript read_shell(const SourceRef& source, const ShellGiven& given) {
+  return ShellReader(source, given).read();
 }
 
-std::vector<Argument> arguments_of(const std::vector<ShellWord>& words) {
+std::set<std::string> hangs_on(const ShellScript& script, std::string_view text) {
+  std::set<std::string> names;
+  for (size_t at = text.find('$'); at != std::string_view::npos; at = text.find('$', at + 1)) {
+    size_t begin = at + 1;
+    while (begin < text.size() && (text[begin] == '{' || text[begin] == '(')) ++begin;
+    size_t end = begin;
+    while (end < text.size() && is_name(text[end])) ++end;
+    const std::string name(text.substr(begin, end - begin));
+    const auto found = script.open.find(name);
+    if (found != script.open.end())
+      names.insert(found->second.begin(), found->second.end());
+    else if (!name.empty())
+      names.insert(name);
+  }
+  return names;
+}
+
+std::vector<Argument> arguments_of(const std::vector<ShellWord>& whole) {
   std::vector<Argument> all;
+  const std::vector<ShellWord> words = apart(whole);
   for (size_t i = 0; i < words.size();) {
     const ShellWord& word = words[i++];
     if (!is_option(word.text)) continue;

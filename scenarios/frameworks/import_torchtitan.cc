@@ -8,8 +8,11 @@
 
 #include <algorithm>
 
+#include <embedded/import_lists.h>
+
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/run_log.h"
+#include "scenarios/frameworks/toml_values.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/model.h"
 #include "sim/text.h"
@@ -239,6 +242,16 @@ void titan_precision(Importing& i) {
       continue;
     origin = i.a.origin("model.converters");
   }
+  // "dynamic" and "delayed" are ways to scale; older files say it as a switch.
+  const char* older =
+      i.a.flag("float8.enable_float8_linear") ? "float8.enable_float8_linear"
+      : !i.a.word("training.fp8_linear").empty() && i.a.word("training.fp8_linear") != "false"
+          ? "training.fp8_linear"
+          : nullptr;
+  if (older != nullptr) {
+    preset = "fp8-tensorwise";
+    origin = i.a.origin(older);
+  }
   i.draft.set_text("precision.preset", preset, origin);
 }
 
@@ -277,18 +290,20 @@ constexpr CostArgument kTorchtitan[] = {
     {"model.flavor", "model", As::input(), "model_spec.flavor"},
 
     {"parallelism.tensor_parallel_degree", "parallel.tp",
-     As::size_to(kMostTitanGpus).if_above_one()},
+     As::size_to(kMostTitanGpus).if_above_one(), "training.tensor_parallel_degree"},
     {"parallelism.context_parallel_degree", "parallel.cp",
-     As::size_to(kMostTitanGpus).if_above_one()},
+     As::size_to(kMostTitanGpus).if_above_one(), "experimental.context_parallel_degree"},
     {"parallelism.pipeline_parallel_degree", "parallel.pp",
-     As::size_to(kMostTitanGpus).if_above_one()},
+     As::size_to(kMostTitanGpus).if_above_one(),
+     "experimental.pipeline_parallel_degree|training.pipeline_parallel_degree"},
     {"parallelism.expert_parallel_degree", "parallel.ep",
      As::size_to(kMostTitanGpus).if_above_one()},
     {"parallelism.expert_tensor_parallel_degree", "parallel.etp",
      As::size_to(kMostTitanGpus).if_above_one()},
     {"parallelism.data_parallel_replicate_degree", "parallel.dp_replicate",
-     As::size_to(kMostTitanGpus).if_above_one()},
-    {"parallelism.data_parallel_shard_degree", "cluster.nodes", As::code(titan_cluster)},
+     As::size_to(kMostTitanGpus).if_above_one(), "training.data_parallel_replicate_degree"},
+    {"parallelism.data_parallel_shard_degree", "cluster.nodes", As::code(titan_cluster),
+     "training.data_parallel_shard_degree|training.data_parallel_degree"},
     {"parallelism.enable_sequence_parallel", "parallel.sp",
      As::flag().otherwise("true", kTitanDefault).with("parallelism.tensor_parallel_degree")},
     {"parallelism.fsdp_reshard_after_forward", "parallel.zero", As::code(titan_sharding)},
@@ -297,15 +312,17 @@ constexpr CostArgument kTorchtitan[] = {
          .otherwise("allgather", kTitanDefault)
          .with("parallelism.context_parallel_degree")},
 
-    {"parallelism.pipeline_parallel_schedule", "schedule.kind", As::code(titan_pipeline)},
-    {"parallelism.pipeline_parallel_schedule_csv", "schedule.file"},
+    {"parallelism.pipeline_parallel_schedule", "schedule.kind", As::code(titan_pipeline),
+     "experimental.pipeline_parallel_schedule"},
+    {"parallelism.pipeline_parallel_schedule_csv", "schedule.file", As::input(),
+     "experimental.pipeline_parallel_schedule_csv"},
     {"parallelism.pipeline_parallel_layers_per_stage", "parallel.layout"},
     {"parallelism.pipeline_parallel_first_stage_less_layers", "parallel.layout"},
     {"parallelism.pipeline_parallel_last_stage_less_layers", "parallel.layout"},
     {"parallelism.module_fqns_per_model_part", "parallel.layout"},
 
     {"training.max_context_length", "batch.seq", As::code(titan_batch), "training.seq_len"},
-    {"training.local_batch_size", "batch.micro"},
+    {"training.local_batch_size", "batch.micro", As::input(), "training.batch_size"},
     {"training.num_tokens_per_microbatch_per_dp_rank", "batch.micro"},
     {"parallelism.pipeline_parallel_microbatch_size", "batch.micro"},
     {"training.global_batch_size", "batch.global"},
@@ -315,6 +332,12 @@ constexpr CostArgument kTorchtitan[] = {
 
     {"training.mixed_precision_param", "precision.preset", As::code(titan_precision)},
     {"model.converters", "precision.preset", As::input(), "model.model_converters"},
+    // Switches of 2024, before there were converters.
+    {"float8.enable_float8_linear", "precision.preset", As::input(), "float8.enable"},
+    {"training.fp8_linear", "precision.preset", As::input(), "training.enable_fp8_linear"},
+    {"parallelism.pipeline_parallel_microbatches", "batch.micro", As::left_out("none|1"),
+     "experimental.pipeline_parallel_microbatches"},
+    {"model.norm_type", "model.normalization", As::left_out("rmsnorm|fused_rmsnorm")},
     {"training.dtype", "precision.preset", As::left_out("float32")},
     {"training.mixed_precision_reduce", "precision.reduce", As::word("bfloat16=bf16|*=")},
     {"activation_checkpoint.mode", "recompute.granularity", As::code(titan_recompute),
@@ -327,9 +350,32 @@ constexpr CostArgument kTorchtitan[] = {
     {"training.enable_cpu_offload", "offload.parameters", As::flag("true|false=")},
     {"parallelism.enable_async_tensor_parallel", "overlap.tp",
      As::flag("true=pipelined|false=").with("parallelism.tensor_parallel_degree"),
-     "compile.enable_async_tensor_parallel"},
+     "compile.enable_async_tensor_parallel|experimental.enable_async_tensor_parallel"},
     {"compile.enable", "kernels", As::left_out("false"), "training.compile"},
 };
+
+// JSON, or TOML until the spring of 2026.
+Value read_titan_file(const ImportSources& in, const SourceRef& written) {
+  const std::string& text = written->text;
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] == '{')
+    return read_mapping(in, written, "a configuration of torchtitan");
+  Value file = parse_toml(in.problems, written);
+  if (file.is_mapping()) return file;
+  file = {};
+  file.kind = Value::Kind::mapping;
+  return file;
+}
+
+// The sizes of a model that only torchtitan names, as the keys of a config.json.
+std::optional<Value> titan_model(const std::string& name, Problems& problems) {
+  for (const auto& [path, text] : import_lists()) {
+    if (!path.ends_with("torchtitan_models.yaml")) continue;
+    const Value models = parse_embedded(problems, "torchtitan's models", text);
+    if (const Value* model = models.find(name)) return *model;
+  }
+  return {};
+}
 
 // How many layers the model has; adds the problems of the model.
 std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
@@ -345,7 +391,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
                        ImportCounts& counts) {
   const SourceRef written = torchtitan_configuration(in);
   if (written == nullptr) return;
-  const Value file = read_mapping(in, written, "a configuration of torchtitan");
+  const Value file = read_titan_file(in, written);
   if (in.problems.any()) return;
   const ArgumentReader reader(kTorchtitan, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
@@ -357,18 +403,27 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   model.mark = {in.file, 1, 1};
   if (in.config != nullptr) {
     model = read_mapping(in, in.config, "a config.json");
-    if (in.problems.any() || !draft_config_model(model, in.problems, draft, counts)) return;
+    if (in.problems.any() || !draft_config_model(model, in, draft, counts)) return;
   } else {
     const std::string name = preset_of(reader.word("model.name"), reader.word("model.flavor"));
-    if (!preset_text(PresetKind::model, name))
+    const Origin origin{fmt::format("{}, {}", reader.why("model.name"), reader.why("model.flavor")),
+                        reader.mark("model.name")};
+    if (preset_text(PresetKind::model, name)) {
+      draft.set_text("model.preset", name, origin);
+      model.kind = Value::Kind::scalar;
+      model.text = name;
+    } else if (const auto sizes = titan_model(name, in.problems)) {
+      model = *sizes;
+      ImportCounts of_model;
+      if (!draft_config_model(model, in, draft, of_model)) return;
+      draft.note(fmt::format("{}: the sizes are those of torchtitan's flavor in January 2026",
+                             origin.text));
+    } else {
       return in.problems.add(
-          "E332", fmt::format("there is no preset '{}' for the model of this file", name),
-          {in.file, 1, 1}, 1, {}, "--model config.json names it");
-    draft.set_text("model.preset", name,
-                   {fmt::format("{}, {}", reader.why("model.name"), reader.why("model.flavor")),
-                    reader.mark("model.name")});
-    model.kind = Value::Kind::scalar;
-    model.text = name;
+          "E332", fmt::format("the sizes of the model '{}' are not known", name),
+          reader.mark("model.name"), 1, {},
+          "--model config.json names them; models that make pictures are not simulated");
+    }
   }
   const std::optional<int64_t> layers = layers_of(model, in);
   if (!layers) return;

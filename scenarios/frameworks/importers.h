@@ -22,9 +22,12 @@ struct ImportSources {
   SourceRef file;
   SourceRef config;  // --model's file; null: none was given
   std::span<const std::pair<std::string, std::string>> set{};  // --set
+  std::span<const std::string> given{};                        // ImportRequest::given
+  std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
 
-  // Whether the user states `path` himself.
+  // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
+  std::string stated(std::string_view path) const;
 };
 
 // What an importer found.
@@ -65,20 +68,23 @@ void draft_rows(Importing& i);
 
 // The file as a mapping.  Adds a problem and returns an empty mapping if it is none.
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what);
+// A scalar.
+Value word_value(std::string text, const Mark& mark);
 // All values below `value` that are no mappings, named by their keys: "parallelism.tp".
 std::vector<Argument> flatten(const Value& value);
 
-// The model of a config.json, its keys as they are.  Adds E125 and E126.  Returns nothing if there
-// is no such model; max_positions is 0 if it says nothing.
+// The model of a config.json, its keys as they are.  Adds E125, E126 and E130.  Returns nothing if
+// there is no such model; max_positions is 0 if it says nothing.
 struct ConfigModel {
   int64_t max_positions = 0;
+  Value keys;  // the decoder's mapping (open_config)
 };
-std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
+std::optional<ConfigModel> draft_config_model(const Value& config, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts);
 // Adds what loading refuses in the model of a config.json, --set applied, but for what is not
 // supported yet (E130).  It sees null, which a scenario does not have, and knows the exact places.
 // REQUIRES: draft_config_model returned something.
-void check_config_model(const ImportSources& in, const Value& config);
+void check_config_model(const ImportSources& in, const ConfigModel& model);
 
 // Writes the cluster as enough nodes for `gpus` GPUs; `origin` says where that number comes from.
 // Throws InputError E125 for presets that there are not.

@@ -16,6 +16,7 @@
 #include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
+#include "scenarios/resolve/config_json.h"
 #include "scenarios/resolve/model_families.h"
 #include "scenarios/schema/keys.h"
 #include "sim/check.h"
@@ -160,6 +161,7 @@ class Collector {
         problems_.add("E107", "a config.json must be a mapping", file.mark);
       return {};
     }
+    file = open_config(std::move(file)).model;
     std::optional<Levels> levels = family_of_file(file, hf, preset);
     if (!levels) return {};
     levels->name = hf.text;
@@ -198,7 +200,10 @@ class Overlay {
 
   // Nothing if there was a problem.
   std::optional<Value> lay() {
-    for (const Level& level : levels_.all) add(level);
+    for (const Level& level : levels_.all) {
+      add(level);
+      if (refuse_missing_parts(level.value, problems_)) ok_ = false;
+    }
     if (!ok_) return {};
     return std::move(keys_);
   }
@@ -210,7 +215,6 @@ class Overlay {
       if (is_selector(level.origin, m.key)) continue;
       const ConfigKey key = find_config_key(*levels_.family, m.key);
       if (key.use == KeyUse::unknown) refuse_unknown(level.origin, m);
-      if (key.use == KeyUse::refused) refuse_if_true(m);
       if (key.use != KeyUse::read) continue;
       for (const auto& [name, first] : given)
         if (name == key.name) refuse_second_name(m, *first);
@@ -255,15 +259,6 @@ class Overlay {
                       ? "remove it if it has no effect on the cost of a training step"
                       : "keys are those of a Hugging Face config.json",
                   std::move(note));
-  }
-
-  void refuse_if_true(const Member& m) {
-    const std::optional<bool> on = read_flag(m.value, m.key, problems_);
-    if (on && !*on) return;
-    ok_ = false;
-    if (on)
-      problems_.add("E130", m.key + " = true is not supported yet", m.value.mark,
-                    length_of(m.value.text), {}, "models are decoders without cross-attention");
   }
 
   void refuse_second_name(const Member& m, const Member& first) {
@@ -336,6 +331,12 @@ constexpr Word kPositions[] = {
     {"absolute", static_cast<int>(Positions::learned)},          // BERT's
     {"relative", static_cast<int>(Positions::none)},             // biases of the scores (T5)
     {"rope", static_cast<int>(Positions::rotary)},
+};
+
+constexpr Word kQkNormWeights[] = {
+    {"of_head", static_cast<int>(QkNormWeights::of_head)},
+    {"of_heads", static_cast<int>(QkNormWeights::of_heads)},
+    {"none", static_cast<int>(QkNormWeights::none)},
 };
 
 class ModelReader {
@@ -426,15 +427,20 @@ class ModelReader {
         word("position_embedding_type", kPositions, static_cast<int>(Positions::none)));
     t_.gated = flag("gated_mlp", false);
     t_.tied = flag("tie_word_embeddings", true);
-    const bool bias = flag("attention_bias", false);
+    const bool every_bias = flag("use_bias", false);
+    const bool bias = flag("attention_bias", every_bias);
     t_.attention_bias = flag("qkv_bias", bias);
     t_.attention_output_bias = bias;
-    t_.mlp_bias = flag("mlp_bias", false);
+    t_.mlp_bias = flag("mlp_bias", every_bias);
     t_.norm_bias = flag("norm_bias", t_.norm == Norm::layer_norm);
     t_.qk_norm = flag("use_qk_norm", false);
+    t_.qk_norm_weights = static_cast<QkNormWeights>(
+        word("qk_norm_weights", kQkNormWeights, static_cast<int>(QkNormWeights::of_head)));
+    t_.branch_norms = flag("branch_norms", false);
+    if (flag("alibi", false)) t_.positions = Positions::none;
     t_.attention_sinks = flag("attention_sinks", false);
     t_.parallel_block = flag("parallel_attn", false);
-    t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false);
+    t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false) && !grouped_falcon();
     t_.bidirectional = flag("bidirectional", false);
     t_.embedding_norm = flag("embedding_norm", false);
     t_.masked_head = flag("masked_head", false);
@@ -442,6 +448,9 @@ class ModelReader {
     t_.relative_buckets = whole("relative_attention_num_buckets", 0, kMostWidth, 0);
     read_feed_forward();
   }
+
+  // Falcon-40B and later: groups of queries, and a norm each for attention and MLP.
+  bool grouped_falcon() { return flag("new_decoder_architecture", false); }
 
   // T5's way to say activation and gate at once: "relu", "gated-gelu".
   void read_feed_forward() {
@@ -485,7 +494,8 @@ class ModelReader {
       t_.kv_heads = t_.heads;
       t_.head_dim = t_.qk_nope_dim + t_.qk_rope_dim;
     } else {
-      t_.kv_heads = whole("num_key_value_heads", 1, kMostHeads, t_.heads);
+      const bool one = flag("multi_query", false) && !grouped_falcon();
+      t_.kv_heads = one ? 1 : whole("num_key_value_heads", 1, kMostHeads, t_.heads);
       t_.head_dim = whole("head_dim", 1, kMostHeads, 0);
     }
   }

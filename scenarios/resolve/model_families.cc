@@ -181,6 +181,8 @@ num_experts: 16
 num_experts_per_tok: 1
 interleave_moe_layer_step: 1
 n_shared_experts: 1  # no key of theirs
+use_qk_norm: true
+qk_norm_weights: none  # no key of theirs
 hidden_act: silu
 gated_mlp: true
 normalization: rms_norm
@@ -260,6 +262,318 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
+    ModelFamily{"gemma", R"(
+vocab_size: 256000
+hidden_size: 3072
+intermediate_size: 24576
+num_hidden_layers: 28
+num_attention_heads: 16
+num_key_value_heads: 16
+head_dim: 256
+max_position_embeddings: 8192
+hidden_act: gelu  # hidden_activation
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"gemma2", R"(
+vocab_size: 256000
+hidden_size: 2304
+intermediate_size: 9216
+num_hidden_layers: 26
+num_attention_heads: 8
+num_key_value_heads: 4
+head_dim: 256
+max_position_embeddings: 8192
+sliding_window: 4096
+sliding_window_pattern: 2
+branch_norms: true  # no key of theirs
+hidden_act: gelu  # hidden_activation
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"gemma3_text", R"(
+vocab_size: 262208
+hidden_size: 2304
+intermediate_size: 9216
+num_hidden_layers: 26
+num_attention_heads: 8
+num_key_value_heads: 4
+head_dim: 256
+max_position_embeddings: 131072
+sliding_window: 4096
+sliding_window_pattern: 6
+use_qk_norm: true   # no key of theirs
+branch_norms: true  # likewise
+hidden_act: gelu  # hidden_activation
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"phi3", R"(
+vocab_size: 32064
+hidden_size: 3072
+intermediate_size: 8192
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 4096
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    // Norms follow attention and MLP, as many as if they came before.
+    ModelFamily{"olmo2", R"(
+vocab_size: 50304
+hidden_size: 4096
+intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+use_qk_norm: true          # no key of theirs
+qk_norm_weights: of_heads  # likewise
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"olmo3", R"(
+vocab_size: 50304
+hidden_size: 4096
+intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+use_qk_norm: true          # no key of theirs
+qk_norm_weights: of_heads  # likewise
+sliding_window: 4096
+sliding_window_pattern: 4
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"olmoe", R"(
+vocab_size: 50304
+hidden_size: 2048
+moe_intermediate_size: 2048
+num_hidden_layers: 16
+num_attention_heads: 16
+max_position_embeddings: 4096
+num_experts: 64
+num_experts_per_tok: 8
+use_qk_norm: true          # no key of theirs
+qk_norm_weights: of_heads  # likewise
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"falcon", R"(
+vocab_size: 65024
+hidden_size: 4544
+num_hidden_layers: 32
+num_attention_heads: 71
+max_position_embeddings: 2048
+multi_query: true
+new_decoder_architecture: false
+parallel_attn: true
+shared_input_norm: true  # not with new_decoder_architecture
+hidden_act: gelu
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"cohere", R"(
+vocab_size: 256000
+hidden_size: 8192
+intermediate_size: 22528
+num_hidden_layers: 40
+num_attention_heads: 64
+max_position_embeddings: 8192
+parallel_attn: true      # no key of theirs
+shared_input_norm: true  # likewise
+norm_bias: false         # likewise
+qk_norm_weights: of_heads  # of use_qk_norm
+hidden_act: silu
+gated_mlp: true
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"cohere2", R"(
+vocab_size: 256000
+hidden_size: 8192
+intermediate_size: 22528
+num_hidden_layers: 40
+num_attention_heads: 64
+max_position_embeddings: 8192
+parallel_attn: true      # no key of theirs
+shared_input_norm: true  # likewise
+norm_bias: false         # likewise
+sliding_window: 4096
+sliding_window_pattern: 4
+hidden_act: silu
+gated_mlp: true
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"glm", R"(
+vocab_size: 151552
+hidden_size: 4096
+intermediate_size: 13696
+num_hidden_layers: 40
+num_attention_heads: 32
+num_key_value_heads: 2
+head_dim: 128
+max_position_embeddings: 131072
+qkv_bias: true  # attention_bias
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"glm4", R"(
+vocab_size: 151552
+hidden_size: 4096
+intermediate_size: 13696
+num_hidden_layers: 40
+num_attention_heads: 32
+num_key_value_heads: 2
+head_dim: 128
+max_position_embeddings: 131072
+branch_norms: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"glm4_moe", R"(
+vocab_size: 151552
+hidden_size: 4096
+intermediate_size: 10944
+num_hidden_layers: 46
+num_attention_heads: 96
+num_key_value_heads: 8
+head_dim: 128
+max_position_embeddings: 131072
+num_experts: 128
+num_experts_per_tok: 8
+moe_intermediate_size: 1408
+n_shared_experts: 1
+first_k_dense_replace: 1
+router_bias: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"starcoder2", R"(
+vocab_size: 49152
+hidden_size: 3072
+intermediate_size: 12288
+num_hidden_layers: 30
+num_attention_heads: 24
+num_key_value_heads: 2
+max_position_embeddings: 4096
+use_bias: true
+hidden_act: gelu
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"gpt_bigcode", R"(
+vocab_size: 50257
+hidden_size: 768
+num_hidden_layers: 12
+num_attention_heads: 12
+max_position_embeddings: 1024
+multi_query: true
+attention_bias: true
+mlp_bias: true
+hidden_act: gelu
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: learned
+tie_word_embeddings: true
+)"},
+    ModelFamily{"stablelm", R"(
+vocab_size: 50304
+hidden_size: 2560
+intermediate_size: 6912
+num_hidden_layers: 32
+num_attention_heads: 32
+num_key_value_heads: 32
+max_position_embeddings: 4096
+shared_input_norm: true  # of use_parallel_residual
+hidden_act: silu
+gated_mlp: true
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"nemotron", R"(
+vocab_size: 256000
+hidden_size: 6144
+intermediate_size: 24576
+num_hidden_layers: 32
+num_attention_heads: 48
+max_position_embeddings: 4096
+hidden_act: relu2
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"minimax_m2", R"(
+vocab_size: 200064
+hidden_size: 3072
+moe_intermediate_size: 1536
+num_hidden_layers: 62
+num_attention_heads: 48
+num_key_value_heads: 8
+head_dim: 128
+max_position_embeddings: 196608
+num_experts: 256
+num_experts_per_tok: 8
+router_bias: true          # use_routing_bias
+use_qk_norm: true
+qk_norm_weights: of_heads  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"granitemoe", R"(
+vocab_size: 32000
+hidden_size: 4096
+moe_intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+num_experts: 8
+num_experts_per_tok: 2
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
     // BertForPreTraining.  Norms follow the residual sums, as many as if they came before.
     ModelFamily{"bert", R"(
 vocab_size: 30522
@@ -314,6 +628,52 @@ tie_word_embeddings: false
 )"},
 };
 
+// Other model_types whose classes build the same from the same keys.
+struct SameFamily {
+  std::string_view name, as;
+};
+constexpr SameFamily kSameFamilies[] = {
+    {"llama4", "llama4_text"},
+    {"gemma3", "gemma3_text"},
+    {"qwen2_vl", "qwen2"},
+    {"qwen2_vl_text", "qwen2"},
+    {"qwen2_5_vl", "qwen2"},
+    {"qwen2_5_vl_text", "qwen2"},
+    {"qwen2_5_omni_text", "qwen2"},
+    {"qwen2_audio", "qwen2"},
+    {"mimo", "qwen2"},
+    {"qwen3_vl", "qwen3"},
+    {"qwen3_vl_text", "qwen3"},
+    {"qwen3_vl_moe", "qwen3_moe"},
+    {"qwen3_vl_moe_text", "qwen3_moe"},
+    {"qwen3_omni_moe_text", "qwen3_moe"},
+    {"kimi_k2", "deepseek_v3"},
+    {"kimi_k25", "deepseek_v3"},
+    {"kimi_vl", "deepseek_v3"},
+    {"moonshot", "deepseek_v3"},
+    {"deepseek_v32", "deepseek_v3"},
+    {"glm_moe_dsa", "deepseek_v3"},
+    {"glm4_moe_lite", "deepseek_v3"},
+    {"glm4v", "glm4"},
+    {"glm4v_text", "glm4"},
+    {"glm4v_moe", "glm4_moe"},
+    {"glm4v_moe_text", "glm4_moe"},
+    {"mllama_text_model", "llama"},
+    {"smollm3", "llama"},
+    {"granite", "llama"},
+    {"internlm2", "llama"},
+    {"internlm3", "llama"},
+    {"baichuan", "llama"},
+    {"yi", "llama"},
+    {"aquila", "llama"},
+    {"xverse", "llama"},
+    {"mistral3", "mistral"},
+    {"ministral", "mistral"},
+    {"phi4_multimodal", "phi3"},
+    {"phi4mm", "phi3"},
+    {"phi3_v", "phi3"},
+};
+
 const ModelFamily* find_by_name(std::span<const ModelFamily> families, std::string_view name) {
   for (const ModelFamily& f : families)
     if (f.name == name) return &f;
@@ -323,6 +683,8 @@ const ModelFamily* find_by_name(std::span<const ModelFamily> families, std::stri
 }  // namespace
 
 const ModelFamily* find_model_type(std::string_view model_type) {
+  for (const SameFamily& f : kSameFamilies)
+    if (f.name == model_type) return find_by_name(kModelTypes, f.as);
   return find_by_name(kModelTypes, model_type);
 }
 
@@ -351,12 +713,13 @@ constexpr std::string_view kVocabulary[] = {
     "shared_expert_intermediate_size", "first_k_dense_replace", "moe_layer_freq",
     "decoder_sparse_step", "mlp_only_layers", "n_group", "topk_group", "q_lora_rank",
     "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "num_nextn_predict_layers", "num_decoder_layers", "type_vocab_size",
-    "relative_attention_num_buckets", "feed_forward_proj",
+    "num_nextn_predict_layers", "num_decoder_layers", "type_vocab_size", "multi_query",
+    "new_decoder_architecture", "use_bias", "alibi", "relative_attention_num_buckets",
+    "feed_forward_proj",
     //
     "qkv_bias", "norm_bias", "use_qk_norm", "normalization", "gated_mlp", "position_embedding_type",
-    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm", "bidirectional",
-    "embedding_norm", "masked_head", "num_encoder_layers"};
+    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm", "qk_norm_weights",
+    "branch_norms", "bidirectional", "embedding_norm", "masked_head", "num_encoder_layers"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -372,6 +735,24 @@ constexpr Alias kAliases[] = {
     {"", "activation_function", "hidden_act"},
     {"", "num_local_experts", "num_experts"},
     {"", "n_routed_experts", "num_experts"},
+    {"", "num_experts_per_token", "num_experts_per_tok"},
+    {"", "moe_num_experts", "num_experts"},
+    {"", "moe_k", "num_experts_per_tok"},
+    {"", "use_qkv_bias", "qkv_bias"},
+    {"falcon", "num_kv_heads", "num_key_value_heads"},
+    {"falcon", "ffn_hidden_size", "intermediate_size"},
+    {"falcon", "bias", "use_bias"},
+    {"llama", "bias", "attention_bias"},  // InternLM 2
+    {"phi3", "num_key_value_head", "num_key_value_heads"},
+    // They have no bias of the output projection.
+    {"glm", "attention_bias", "qkv_bias"},
+    {"glm4", "attention_bias", "qkv_bias"},
+    {"glm4_moe", "attention_bias", "qkv_bias"},
+    {"minimax_m2", "use_routing_bias", "router_bias"},
+    {"minimax_m2", "intermediate_size", "moe_intermediate_size"},
+    {"minimax_m2", "shared_intermediate_size", "shared_expert_intermediate_size"},
+    {"olmoe", "intermediate_size", "moe_intermediate_size"},
+    {"granitemoe", "intermediate_size", "moe_intermediate_size"},
     {"t5", "d_model", "hidden_size"},
     {"t5", "d_kv", "head_dim"},
     {"t5", "d_ff", "intermediate_size"},
@@ -403,11 +784,38 @@ constexpr std::string_view kIgnored[] = {
     // dropout
     "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout",
     "classifier_dropout_prob", "embd_pdrop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop",
+    // inputs of other kinds, and what saves and loads
+    "image_token_id", "image_token_index", "video_token_id", "audio_token_id",
+    "vision_start_token_id", "vision_end_token_id", "vision_token_id", "boi_token_id",
+    "eoi_token_id", "mm_tokens_per_image", "tokenizer_name", "pad_token", "unk_token_id",
+    "mask_token_id", "model_name", "architecture", "base_model_name_or_path", "torch_dtype_str",
+    "generation_config", "compression_config", "attn_implementation", "_attn_implementation",
+    "_attn_implementation_autoset", "use_flash_attn", "use_flash_attention_2", "is_causal",
+    "num_logits_to_keep", "use_kernels",
+    // scalars that multiply a tensor in passing
+    "logit_scale", "embedding_multiplier", "residual_multiplier", "attention_multiplier",
+    "logits_scaling", "query_pre_attn_scalar", "clip_qkv", "qk_layernorm_eps", "norm_epsilon",
+    "norm_eps", "layernorm_epsilon", "embedding_dropout", "residual_dropout", "initializer_std",
+    "init_std", "use_gemma_norm", "rescale_prenorm_residual", "rope_local_base_freq", "rope_type",
+    "rotary_dim", "rope_percent", "no_rope_layers", "no_rope_layer_interval", "use_rope",
+    "cache_implementation", "original_max_position_embeddings", "rope_ratio", "use_mrope",
+    "attn_temperature_tuning", "attn_scale", "floor_scale", "router_bias_update_rate",
+    "moe_router_scaling_factor", "use_mtp", "n_hash_layers", "attention_softmax_in_fp32",
+    "scale_attention_softmax_in_fp32", "inference_runner", "validate_runner_input",
+    "max_sequence_length", "max_batch_size", "pre_allocate_kv_cache", "use_dynamic_ntk",
+    "use_logn_attn", "for_llm_init", "indexer_rope_interleave", "index_head_dim", "index_n_heads",
+    "sliding_window_size", "partial_rotary_factors",
     // loss and generation
-    "do_sample", "is_decoder", "max_length", "output_attentions", "output_hidden_states",
-    "return_dict", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj", "temperature", "top_k", "top_p", "torchscript",
-    "use_bfloat16", "use_cache",
+    "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",
+    "cross_attention_hidden_size", "diversity_penalty", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
+    "forced_eos_token_id", "length_penalty", "min_length", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "prefix",
+    "pruned_heads", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate",
+    "suppress_tokens", "tf_legacy_loss", "tie_encoder_decoder", "typical_p", "do_sample",
+    "is_decoder", "max_length", "output_attentions", "output_hidden_states", "return_dict",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+    "summary_use_proj", "temperature", "top_k", "top_p", "torchscript", "use_bfloat16", "use_cache",
     // attention variants of the same work
     "gradient_checkpointing", "n_ctx", "n_special", "predict_special_tokens",
     "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
@@ -421,7 +829,30 @@ constexpr std::string_view kIgnored[] = {
     "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
     "pooler_type", "relative_attention_max_distance"};
 
-constexpr std::string_view kRefused[] = {"add_cross_attention", "is_encoder_decoder"};
+// Names of a family that have no effect there: Gemma reads hidden_activation, which is a GELU.
+struct KeyOfFamily {
+  std::string_view family, key;
+};
+constexpr KeyOfFamily kIgnoredThere[] = {
+    {"gemma", "hidden_act"},        {"gemma", "hidden_activation"},
+    {"gemma2", "hidden_act"},       {"gemma2", "hidden_activation"},
+    {"gemma3_text", "hidden_act"},  {"gemma3_text", "hidden_activation"},
+    {"deepseek_v3", "head_dim"},  // of the rotary part
+    {"deepseek_v3", "qk_head_dim"}, {"minimax_m2", "qk_norm_type"},
+    {"t5", "is_encoder_decoder"},
+};
+
+// What changes the cost and is not modelled.
+constexpr std::string_view kLeftOut[] = {
+    "attention_chunk_size", "num_mtp_modules", "mtp_transformer_layers", "final_logit_softcapping",
+    "attn_logit_softcapping", "vision_lora", "speech_lora",
+    // refused where they are set (config_json.h)
+    "add_cross_attention", "is_encoder_decoder", "ssm_state_size", "mamba_num_heads",
+    "mamba_d_state", "state_size", "d_state", "ssm_cfg", "hybrid_override_pattern", "lru_width",
+    "linear_num_value_heads", "linear_attn_config", "index_topk", "sparse_attention_config",
+    "compress_ratios", "o_lora_rank", "hc_mult", "block_configs", "swa_num_key_value_heads",
+    "global_head_dim", "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias",
+    "num_kv_shared_layers", "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {
@@ -431,12 +862,13 @@ bool contains(const Range& words, std::string_view word) {
 }  // namespace
 
 ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
+  for (const KeyOfFamily& k : kIgnoredThere)
+    if (k.family == family.name && k.key == key) return {KeyUse::ignored, key};
   for (const Alias& a : kAliases)
     if (a.from == key && (a.family.empty() || a.family == family.name)) return {KeyUse::read, a.to};
   if (contains(kVocabulary, key)) return {KeyUse::read, key};
   if (contains(kIgnored, key)) return {KeyUse::ignored, key};
-  if (family.name == "t5" && key == "is_encoder_decoder") return {KeyUse::ignored, key};
-  if (contains(kRefused, key)) return {KeyUse::refused, key};
+  if (contains(kLeftOut, key)) return {KeyUse::left_out, key};
   return {};
 }
 

@@ -17,7 +17,8 @@ struct ModelFamily {
   std::string_view defaults;  // a mapping in that vocabulary
 };
 
-// By the `model_type` of a config.json; nullptr if unknown.
+// By the `model_type` of a config.json, or that of a model that is built the same; nullptr if
+// unknown.
 const ModelFamily* find_model_type(std::string_view model_type);
 std::span<const ModelFamily> model_types();
 
@@ -26,9 +27,9 @@ const ModelFamily* find_base_family(std::string_view preset);
 std::span<const ModelFamily> base_families();
 
 enum class KeyUse : uint8_t {
-  read,     // changes the cost
-  ignored,  // known, and without effect on the cost of a training step
-  refused,  // known: a model that has it set to true cannot be simulated
+  read,      // changes the cost
+  ignored,   // known, and without effect on the cost of a training step
+  left_out,  // known: changes the cost, and is not modelled
   unknown,
 };
 struct ConfigKey {

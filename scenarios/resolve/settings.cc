@@ -36,6 +36,8 @@ constexpr std::array<ModelKey, 9> kModelKeys{
 // What most models have nothing of: 0.  Dropout is that of kernels.dropout.
 std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& m) {
   return {{"attention_sinks", m.attention_sinks},
+          {"branch_norms", m.branch_norms},
+          {"qk_norm_weights", static_cast<int64_t>(m.qk_norm_weights)},
           {"bidirectional", m.bidirectional},
           {"parallel_block", m.parallel_block},
           {"shared_norm", m.shared_norm},

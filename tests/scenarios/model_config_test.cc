@@ -394,6 +394,14 @@ TEST(ConfigJson, LeavesOutWhatTheClassSays) {
   EXPECT_EQ(parameters(absent("deepseek_v3")), 671'026'419'200);
   EXPECT_EQ(parameters(absent("gpt_oss")), 116'829'156'672);   // gpt-oss-120b
   EXPECT_EQ(parameters(absent("qwen2_moe")), 14'315'784'192);  // Qwen1.5-MoE-A2.7B
+  // The class's defaults are the first model of these families; the figures are those of their
+  // checkpoints on Hugging Face.
+  EXPECT_EQ(parameters(absent("gemma")), 8'537'680'896);       // Gemma-7B
+  EXPECT_EQ(parameters(absent("gemma2")), 2'614'341'888);      // Gemma-2-2B
+  EXPECT_EQ(parameters(absent("phi3")), 3'821'079'552);        // Phi-3-mini-4k
+  EXPECT_EQ(parameters(absent("falcon")), 6'921'720'704);      // Falcon-7B
+  EXPECT_EQ(parameters(absent("starcoder2")), 3'030'371'328);  // StarCoder2-3B
+  EXPECT_EQ(parameters(absent("cohere")), 34'980'831'232);     // Command-R v01
 }
 
 TEST(ConfigJson, OfEveryModelTypeHasAllItsSizes) {
@@ -481,19 +489,19 @@ TEST(ConfigJson, OfGpt2HasItsOwnNames) {
 }
 
 TEST(ConfigJson, OfAnUnknownModelTypeOffersAWayOn) {
-  const Files files = {{"c.json", R"({"model_type": "falcon", "hidden_size": 64,
+  const Files files = {{"c.json", R"({"model_type": "falcom", "hidden_size": 64,
     "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000,
     "intermediate_size": 256})"}};
   const Diagnostic d = problem_of("model: {hf: c.json}", files);
   EXPECT_EQ(d.code, "E125");
-  EXPECT_EQ(d.message, "unknown model_type 'falcon'");
+  EXPECT_EQ(d.message, "unknown model_type 'falcom'");
   EXPECT_EQ(d.file, "c.json");
   EXPECT_EQ(d.line, 1);
   EXPECT_EQ(d.column, 16);
   EXPECT_THAT(d.help, HasSubstr("llama, mistral, qwen2"));
   EXPECT_THAT(d.help, HasSubstr("preset: llama"));
   EXPECT_EQ(model_of("model: {hf: c.json, preset: llama}", files).layers, 2);
-  EXPECT_EQ(model_of("model: {preset: llama, model_type: falcon, hidden_size: 64, "
+  EXPECT_EQ(model_of("model: {preset: llama, model_type: falcom, hidden_size: 64, "
                      "num_hidden_layers: 2, num_attention_heads: 4, vocab_size: 1000, "
                      "intermediate_size: 256}")
                 .ffn,
@@ -582,7 +590,7 @@ TEST(ModelKeys, UnderTwoNamesAreRefused) {
 
 TEST(ModelKeys, OfEncodersAreRefusedUnlessFalse) {
   EXPECT_EQ(problem_of("model: {model_type: gpt2, add_cross_attention: true}").code, "E130");
-  EXPECT_EQ(problem_of("model: {model_type: gpt2, is_encoder_decoder: 3}").code, "E107");
+  EXPECT_EQ(problem_of("model: {model_type: gpt2, is_encoder_decoder: 3}").code, "E130");
   EXPECT_EQ(model_of("model: {model_type: gpt2, add_cross_attention: false}").layers, 12);
 }
 

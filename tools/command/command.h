@@ -72,14 +72,15 @@ enum class ProgressStyle : uint8_t { automatic, plain, none };
 // given.
 struct Arguments {
   // Several commands have these.
-  std::vector<std::string> files;  // "-" = standard input
-  std::string file;                // of a command that takes one thing: a file, a name, "-"
-  std::string kind;                // of it, or of presets
-  std::vector<std::string> set;    // path=value
-  std::string root;                // directory
-  std::string gpu, preset, model;  // model: a config.json
-  std::string output, svg;         // files to write
-  bool force = false;              // ... over those that exist
+  std::vector<std::string> files;    // "-" = standard input
+  std::string file;                  // of a command that takes one thing: a file, a name, "-"
+  std::string kind;                  // of it, or of presets
+  std::vector<std::string> given{};  // what a script that is imported is started with
+  std::vector<std::string> set;      // path=value
+  std::string root;                  // directory
+  std::string gpu, preset, model;    // model: a config.json
+  std::string output, svg;           // files to write
+  bool force = false;                // ... over those that exist
   bool fail_on_oom = false;
   bool json = false;
   bool quiet = false;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
@@ -42,21 +43,37 @@ std::string imported_summary(const ImportedRun& run) {
       run.measured.empty() ? "" : " and " + escape_text(run.measured));
 }
 
+namespace {
+
+// A folder stands for the config.json in it, as a model of the Hub lies on disk.
+std::string file_in(const std::string& path) {
+  const std::filesystem::path config = std::filesystem::path(path) / "config.json";
+  return std::filesystem::is_directory(path) && std::filesystem::exists(config) ? config.string()
+                                                                                : path;
+}
+
+}  // namespace
+
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file) {
   ImportRequest request;
+  const std::string path = kind == "hf" || kind == "auto" ? file_in(file) : file;
   request.kind = kind;
-  request.file = shown_name(file);
-  request.text = read_whole_file(file);
+  request.file = shown_name(path);
+  request.text = read_whole_file(path);
+  if (path != "-")
+    request.folder =
+        std::filesystem::absolute(path).lexically_normal().parent_path().filename().string();
   if (!args.model.empty()) {
-    request.model_file = shown_name(args.model);
-    request.model_text = read_whole_file(args.model);
+    request.model_file = shown_name(file_in(args.model));
+    request.model_text = read_whole_file(file_in(args.model));
   }
   if (!args.preset.empty()) {
     request.cluster.preset = args.preset;
     request.cluster.assumed = false;
   }
   request.cluster.gpu = args.gpu;
+  request.given = args.given;
   request.set = parse_sets(args.set);
   return request;
 }
@@ -81,11 +98,14 @@ constexpr const char* kImportFooter =
     "  nccl-topo      what NCCL writes to NCCL_TOPO_DUMP_FILE: a node, or an NVLink rack\n"
     "  ibnetdiscover  what `ibnetdiscover` prints: the fabric, and which host hangs where\n"
     "of a run (a whole scenario; comments say where each value is from):\n"
+    "  auto           any of these, told by its content; of a folder, a table of what each\n"
+    "                 file in it gives, or why it is refused\n"
     "  hf             Hugging Face's config.json\n"
     "  megatron-args  Megatron's arguments: a script, the list it prints, YAML or JSON\n"
     "  megatron-log   what Megatron prints: arguments, and measured iterations\n"
     "  bridge         the YAML of Megatron-Bridge and NeMo, or a log with it\n"
-    "  torchtitan     the JSON of --debug.save_config_file, or a log with --debug.print_config\n"
+    "  torchtitan     its TOML, the JSON of --debug.save_config_file, or a log with "
+    "--debug.print_config\n"
     "  deepspeed      its JSON, with --model config.json\n"
     "  nanotron       its YAML\n"
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
@@ -153,6 +173,10 @@ int import_measured(const Arguments& args) {
 }
 
 int import_command(const Arguments& args, const Terminal&) {
+  if (args.kind == "auto") {
+    if (std::filesystem::is_directory(args.file)) return import_folder(args);
+    return import_run_command(args);
+  }
   const bool run = among(args.kind, import_kinds());
   const bool measured = among(args.kind, measurement_kinds());
   const bool topology = among(args.kind, kTopologies);
@@ -167,6 +191,7 @@ int import_command(const Arguments& args, const Terminal&) {
   std::vector<std::string_view> kinds(kTopologies.begin(), kTopologies.end());
   for (const std::span<const std::string_view> more : {import_kinds(), measurement_kinds()})
     kinds.insert(kinds.end(), more.begin(), more.end());
+  kinds.push_back("auto");
   parse_word("import of", args.kind, kinds);
   return kExitUsage;
 }
@@ -180,6 +205,8 @@ void add_import(CLI::App& app, Arguments& args, Command& chosen) {
   sub->footer(kImportFooter);
   sub->add_option("KIND", args.kind, "of the file, see below")->required()->option_text(" ");
   add_file(sub, args, "FILE", "what the tool wrote; - is standard input");
+  sub->add_option("VALUES", args.given, "of a script: NAME=VALUE, or its words $1, $2, ...")
+      ->option_text(" ");
   sub->add_option("--preset", args.preset,
                   "cluster preset for what the file does not tell; of a run, by default dgx-h100")
       ->option_text("NAME");

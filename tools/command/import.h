@@ -15,6 +15,9 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
 // "imported 61 cost-relevant arguments (0 unknown, 214 without effect on cost) and 480 iterations".
 std::string imported_summary(const ImportedRun& run);
 
+// Imports each file of the folder args.file, and prints a table of what came of it.
+int import_folder(const Arguments& args);
+
 // Writes the scenario to args.output, what was found to standard error.
 int import_run_command(const Arguments& args);
 

@@ -18,6 +18,7 @@ using testing::import_sample;
 using testing::imported;
 using ::testing::Not;
 using testing::notes;
+using testing::request;
 using testing::unknown;
 using testing::value_of;
 
@@ -382,6 +383,101 @@ TEST(ImportMegatron, NamesOfTheTableAreThereOnce) {
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
 }
 
+constexpr const char* kBranches = R"(SIZE=$1
+NAMES=(--hidden-size 64 --num-attention-heads 4)
+if [ $SIZE = 7B ]; then
+  LAYERS=32
+elif [[ $SIZE == 13B && -z "$NOTHING" ]]; then
+  LAYERS=$(( 8 * 5 ))
+  EXTRA=" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+else
+  LAYERS=$(( ${MORE:-50} - 2 ))
+fi
+torchrun --nnodes ${WORLD_SIZE} pretrain_gpt.py ${NAMES[@]} --num-layers $LAYERS $EXTRA \
+  --seq-length 64 --micro-batch-size 1 "--vocab-size 1000" "--fp8-format hybrid"
+)";
+
+// The branch that holds is read; its values come after the file on the command line.
+TEST(ImportMegatron, OfAnIfTheBranchThatHoldsIsRead) {
+  const auto with = [](std::vector<std::string> given) {
+    ImportRequest r = request("megatron-args", kBranches);
+    r.given = std::move(given);
+    return import_run(r);
+  };
+  EXPECT_EQ(value_of(with({"7B"}), "model.num_hidden_layers"), "32");
+  EXPECT_EQ(value_of(with({"7B"}), "recompute"), "");
+  EXPECT_EQ(value_of(with({"13B"}), "model.num_hidden_layers"), "40");
+  EXPECT_EQ(value_of(with({"13B"}), "recompute.granularity"), "full");
+  EXPECT_EQ(value_of(with({"70B"}), "model.num_hidden_layers"), "48");
+  EXPECT_EQ(value_of(with({"70B", "MORE=22"}), "model.num_hidden_layers"), "20");
+  EXPECT_EQ(value_of(with({"SIZE=7B"}), "model.num_hidden_layers"), "32");
+  EXPECT_EQ(value_of(with({"7B"}), "precision.preset"), "fp8-delayed");  // a pair in quotes
+}
+
+TEST(ImportMegatron, WhatAScriptLeavesOpenIsAskedForByName) {
+  const auto f = import_failure("megatron-args", kBranches);
+  EXPECT_EQ(f.codes, "E332");
+  EXPECT_THAT(f.lines, ElementsAre(HasSubstr("the script does not say $1, which")));
+  ImportRequest r = request("megatron-args", kBranches);
+  r.given = {"7B"};
+  EXPECT_THAT(notes(import_run(r)), HasSubstr("--nnodes ${WORLD_SIZE} is not known"));
+}
+
+// One node's GPUs were taken for all, and were fewer than the sizes need.
+TEST(ImportMegatron, WhereTheNodesAreOpenTheGpusOfANodeDoNotSayTheJob) {
+  const std::string line =
+      "torchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt.py --tensor-model-parallel-size 8 "
+      "--pipeline-model-parallel-size 4 --num-layers 8 --hidden-size 64 --num-attention-heads 8 "
+      "--seq-length 64 --micro-batch-size 1 --vocab-size 1000\n";
+  const auto open = imported("megatron-args", line);
+  EXPECT_EQ(value_of(open, "cluster.nodes"), "4");
+  EXPECT_THAT(notes(open), HasSubstr("--nnodes $NNODES is not known"));
+  EXPECT_THAT(notes(open), HasSubstr("32 GPUs are assumed"));
+  EXPECT_EQ(value_of(imported("megatron-args", "#SBATCH --nodes=8\n" + line), "cluster.nodes"),
+            "8");
+  ImportRequest r = request("megatron-args", line);
+  r.given = {"NNODES=16"};
+  EXPECT_EQ(value_of(import_run(r), "cluster.nodes"), "16");
+}
+
+TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
+  const std::string script = R"(case $1 in
+  small|tiny) LAYERS=2 ;;
+  big*) LAYERS=4
+    ;;
+  *) LAYERS=6 ;;
+esac
+python pretrain_gpt.py --num-layers $LAYERS --hidden-size 64 --num-attention-heads 4 \
+  --seq-length 64 --micro-batch-size 1 --vocab-size 1000
+)";
+  const auto layers = [&](const char* word) {
+    ImportRequest r = request("megatron-args", script);
+    r.given = {word};
+    return value_of(import_run(r), "model.num_hidden_layers");
+  };
+  EXPECT_EQ(layers("tiny"), "2");
+  EXPECT_EQ(layers("small"), "2");
+  EXPECT_EQ(layers("bigger"), "4");
+  EXPECT_EQ(layers("other"), "6");
+  EXPECT_EQ(import_failure("megatron-args", script).codes, "E332");
+}
+
+// Were minutes, or a crash.
+TEST(ImportMegatron, LongAndDeepScriptsEnd) {
+  std::string long_one, deep, values;
+  for (int i = 0; i < 100'000; ++i)
+    long_one += "if [ $A = 1 ]; then B" + std::to_string(i) + "=1; fi\n";
+  for (int i = 0; i < 20'000; ++i) deep += "if [ $A = 1 ]; then\n";
+  for (int i = 0; i < 20'000; ++i) values += "${A:-";
+  for (const std::string& text : {long_one, deep, "python x.py --num-layers " + values}) {
+    try {
+      imported("megatron-args", text);
+    } catch (const InputError& e) {
+      EXPECT_FALSE(e.diagnostics.empty());
+    }
+  }
+}
+
 TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
   const auto lines = [](const std::string& arguments) {
     return import_failure("megatron-args", "train \\\n" + arguments + " \\\n" + kSmall).lines;
@@ -390,8 +486,8 @@ TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
               ElementsAre("E331 2:30 '--tensor-model-parallel-size' must be a whole number, not "
                           "'two'"));
   EXPECT_THAT(lines("--tensor-model-parallel-size $TP"),
-              ElementsAre("E331 2:30 '--tensor-model-parallel-size' must be a whole number, not "
-                          "'$TP'"));
+              ElementsAre("E332 2:30 the script does not say TP, which "
+                          "--tensor-model-parallel-size $TP hangs on"));
   EXPECT_THAT(lines("--num-experts 8 --moe-layer-freq [0,1]"),
               ElementsAre(HasSubstr("for each of the 24 layers")));
   EXPECT_THAT(lines("--fp8-format hybrid --fp8-recipe custom"),

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// kind_of_file: which importer reads a text.  The name of a file says nothing: a log may be a .txt,
+// and config.json is what half of all tools write.
+//
+// A log has steps or the list of arguments that a framework prints.  A mapping (JSON, YAML) is told
+// by its keys, TOML by its sections, and anything else that has "--num-layers 32" in it is a
+// script.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/document/files.h"
+#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/toml_values.h"
+
+namespace stepcast {
+namespace {
+
+bool mentions(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool has_key(const Value& v, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys)
+    if (v.find(key) != nullptr) return true;
+  return false;
+}
+
+bool is_mapping_at(const Value& v, std::string_view key) {
+  const Value* at = v.find(key);
+  return at != nullptr && at->is_mapping();
+}
+
+// Names by which Megatron's arguments are kept in YAML and JSON.
+bool has_arguments(const Value& v) {
+  for (const Member& m : v.members)
+    if (m.key == "--num-layers" || m.key == "--hidden-size" || m.key == "num-layers" ||
+        m.key == "num_layers" || m.key == "hidden-size" || m.key == "--micro-batch-size")
+      return true;
+  return false;
+}
+
+std::string_view kind_of_mapping(const Value& v) {
+  if (has_key(v, {"schema", "extends"}) || (has_key(v, {"cluster"}) && has_key(v, {"model"})))
+    return {};
+  if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config",
+                  "distributed_type"}))
+    return "deepspeed";
+  if (has_key(v, {"train_batch_size"}) &&
+      has_key(v, {"fp16", "bf16", "optimizer", "steps_per_print"}))
+    return "deepspeed";
+  for (const std::string_view section : {"MODEL_ARGS", "model_args", "arguments", "args"})
+    if (is_mapping_at(v, section)) return "megatron-args";
+  const Value* model = v.find("model");
+  if (model != nullptr && is_mapping_at(*model, "model_config")) return "nanotron";
+  const bool parts = has_key(v, {"training", "parallelism"});
+  if (parts && (has_key(v, {"job", "model_spec", "metrics", "activation_checkpoint"}) ||
+                (model != nullptr && has_key(*model, {"flavor"}))))
+    return "torchtitan";
+  if (model != nullptr && model->is_mapping() &&
+      (has_key(v, {"train", "ddp", "trainer", "dataset", "dist", "mixed_precision", "comm_overlap",
+                   "checkpoint", "recipe"}) ||
+       has_key(*model, {"tensor_model_parallel_size", "num_layers", "encoder_seq_length"})))
+    return "bridge";
+  if (has_key(v, {"model_type", "architectures", "text_config", "llm_config"}) ||
+      (has_key(v, {"hidden_size", "n_embd", "d_model"}) &&
+       has_key(v, {"num_hidden_layers", "n_layer", "num_attention_heads"})))
+    return "hf";
+  return has_arguments(v) ? "megatron-args" : "";
+}
+
+// "[training]" alone on its line, and "seq_len = 8192" somewhere.
+bool looks_like_toml(std::string_view text) {
+  bool section = false, value = false;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+    if (line.size() > 2 && line.front() == '[' && line.back() == ']' &&
+        line.find_first_of(" ,\"'{}:") == std::string_view::npos)
+      section = true;
+    const size_t equals = line.find(" = ");
+    value = value || (section && equals != std::string_view::npos && equals > 0);
+    if (line.starts_with("#!")) return false;
+  }
+  return section && value;
+}
+
+// A parsed text, whatever is wrong with it; nothing if it is no mapping.
+Value mapping_of(const std::string& text) {
+  Problems problems;
+  std::vector<Member> repeated;
+  const SourceRef source = problems.add_source({"text", text});
+  if (looks_like_toml(text)) return parse_toml(problems, source);
+  return parse_foreign_yaml(problems, source, repeated);
+}
+
+}  // namespace
+
+std::string_view kind_of_file(const std::string& text) {
+  const bool script =
+      text.starts_with("#!") || mentions(text, "\n#SBATCH") || mentions(text, "torchrun ");
+  if (!script) {
+    if (const std::string_view log = kind_of_log(text); !log.empty()) return log;
+    if (const Value v = mapping_of(text); v.is_mapping()) {
+      const std::string_view kind = kind_of_mapping(v);
+      if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
+    }
+  }
+  for (const std::string_view argument : {"--num-layers", "--hidden-size", "num_layers ....",
+                                          "hidden_size ....", "model.num_layers="})
+    if (mentions(text, argument)) return "megatron-args";
+  // A text that is broken JSON of a kind is refused by its importer, with the place.
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return {};
+  if (mentions(text, "\"zero_optimization\"")) return "deepspeed";
+  return mentions(text, "\"model_type\"") || mentions(text, "\"hidden_size\"") ? "hf" : "";
+}
+
+}  // namespace stepcast

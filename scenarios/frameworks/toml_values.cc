@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/frameworks/toml_values.h"
+
+#define TOML_MAX_NESTED_VALUES 64
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+Mark mark_of(const SourceRef& source, const toml::source_region& region) {
+  return {source, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
+}
+
+std::string text_of(const toml::node& node) {
+  if (const auto* s = node.as_string()) return s->get();
+  if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
+  if (const auto* b = node.as_boolean()) return b->get() ? "true" : "false";
+  if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  return text.str();
+}
+
+Value value_of(const SourceRef& source, const toml::node& node) {
+  Value v;
+  v.mark = mark_of(source, node.source());
+  if (const toml::table* table = node.as_table()) {
+    v.kind = Value::Kind::mapping;
+    for (const auto& [key, child] : *table)
+      v.members.push_back(
+          {std::string(key.str()), mark_of(source, key.source()), value_of(source, child)});
+    // The library sorts by name; the order of the file is that of the places.
+    std::stable_sort(v.members.begin(), v.members.end(), [](const Member& a, const Member& b) {
+      return std::pair(a.key_mark.line, a.key_mark.column) <
+             std::pair(b.key_mark.line, b.key_mark.column);
+    });
+  } else if (const toml::array* array = node.as_array()) {
+    v.kind = Value::Kind::sequence;
+    for (const toml::node& item : *array) v.items.push_back(value_of(source, item));
+  } else {
+    v.kind = Value::Kind::scalar;
+    v.quoted = node.is_string();
+    v.text = text_of(node);
+  }
+  return v;
+}
+
+}  // namespace
+
+Value parse_toml(Problems& problems, const SourceRef& source) {
+  if (source->text.size() > kMostBytes) {
+    problems.add("E106",
+                 fmt::format("the text is larger than {} MiB: {} bytes", kMostBytes >> 20,
+                             source->text.size()),
+                 Mark{source, 0, 0});
+    return {};
+  }
+  try {
+    return value_of(source, toml::parse(std::string_view(source->text)));
+  } catch (const toml::parse_error& e) {
+    const bool deep = e.description().find("nesting") != std::string_view::npos;
+    problems.add(deep ? "E105" : "E100", fmt::format("this is not valid TOML: {}", e.description()),
+                 mark_of(source, e.source()));
+    return {};
+  }
+}
+
+}  // namespace stepcast

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast import auto FOLDER: what each file in a folder of other tools' files gives.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "report/json/writer.h"
+#include "sim/diagnostic.h"
+#include "sim/text.h"
+#include "tools/command/import.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportedFile {
+  std::string file;  // below the folder
+  std::string kind;
+  bool imported = false;
+  int64_t parameters = 0, gpus = 0;
+  std::string why;  // it is refused, or cannot be simulated yet
+};
+
+constexpr std::array<std::string_view, 11> kEndings{".json", ".yaml",  ".yml",    ".toml",
+                                                    ".sh",   ".slurm", ".sbatch", ".bash",
+                                                    ".log",  ".txt",   ".args"};
+constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;  // of a file, a log mostly
+
+bool may_be_imported(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_regular_file(ignored) && entry.file_size(ignored) <= kMostBytes &&
+         std::find(kEndings.begin(), kEndings.end(), entry.path().extension().string()) !=
+             kEndings.end();
+}
+
+// Paths below the folder in the order of their names, so that two runs print the same.
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator
+           at(folder, fs::directory_options::skip_permission_denied, error),
+       end;
+       at != end; at.increment(error)) {
+    if (error) break;
+    if (may_be_imported(*at)) files.push_back(at->path().lexically_relative(folder).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+ImportedFile import_one(const Arguments& args, const std::string& file) {
+  ImportedFile row{file, {}, false, 0, 0, {}};
+  try {
+    ImportRequest request = import_request(args, "auto", (fs::path(args.file) / file).string());
+    request.kind = kind_of_file(request.text);
+    if (request.kind.empty()) return row;
+    row.kind = request.kind;
+    const ImportedRun run = import_run(request);
+    row.imported = true;
+    row.parameters = run.parameters;
+    row.gpus = run.gpus;
+    row.why = run.unsupported;
+  } catch (const InputError& e) {
+    const Diagnostic& d = e.diagnostics.front();
+    row.why = fmt::format("{} {}{}", d.code, d.line > 0 ? fmt::format("line {}: ", d.line) : "",
+                          d.message);
+    if (row.kind.empty()) row.kind = "unreadable";
+  }
+  return row;
+}
+
+struct Count {
+  int64_t imported = 0, all = 0;
+};
+
+std::string count_text(int64_t n) {
+  return n > 0 ? fmt::format("{}", n) : "-";
+}
+
+std::string table(const std::vector<ImportedFile>& rows,
+                  const std::map<std::string, Count>& counts) {
+  std::string text = fmt::format("{:<9} {:<14} {:>6} {:>16}  {}\n", "result", "kind", "GPUs",
+                                 "parameters", "file: why");
+  for (const ImportedFile& r : rows)
+    text += fmt::format("{:<9} {:<14} {:>6} {:>16}  {}{}\n", r.imported ? "imported" : "refused",
+                        r.kind, count_text(r.gpus), count_text(r.parameters), escape_text(r.file),
+                        r.why.empty() ? "" : ": " + escape_text(r.why));
+  text += '\n';
+  for (const auto& [kind, count] : counts)
+    text += fmt::format("{}: {} of {} imported\n", kind, count.imported, count.all);
+  return text;
+}
+
+}  // namespace
+
+int import_folder(const Arguments& args) {
+  std::vector<ImportedFile> rows;
+  std::map<std::string, Count> counts;
+  int64_t others = 0;
+  for (const std::string& file : files_below(args.file)) {
+    ImportedFile row = import_one(args, file);
+    if (row.kind.empty()) {
+      ++others;
+      continue;
+    }
+    ++counts[row.kind].all;
+    counts[row.kind].imported += row.imported ? 1 : 0;
+    rows.push_back(std::move(row));
+  }
+  if (args.json) {
+    write_stdout(json_document([&](JsonWriter& json) {
+      json.objects("files", rows, [&](const ImportedFile& r) {
+        json.member("file", r.file);
+        json.member("kind", r.kind);
+        json.member("imported", r.imported);
+        json.member("parameters", r.parameters);
+        json.member("gpus", r.gpus);
+        json.member("why", r.why);
+      });
+      json.member("of_other_kinds", others);
+    }));
+    return 0;
+  }
+  std::string text = table(rows, counts);
+  if (others > 0)
+    text += fmt::format("{} other {}: of no run that is known\n", others,
+                        others == 1 ? "file" : "files");
+  deliver(text, args.output, args.force);
+  return 0;
+}
+
+}  // namespace stepcast::cli
