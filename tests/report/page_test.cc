@@ -199,7 +199,7 @@ TEST(StorePage, WithoutARowThatFitsSaysSo) {
   std::vector<StepRow> rows = rows_of(3);
   for (StepRow& row : rows) row.reserved_bytes = row.usable_bytes;
   const std::string page = store_page_of(rows);
-  EXPECT_THAT(page, HasSubstr("No row fits with 10 % of the memory left free and has step_time."));
+  EXPECT_THAT(page, HasSubstr("No row fits with 5 % of the memory left free and has step_time."));
   EXPECT_EQ(count_of(page, "<circle"), 0u);
   EXPECT_THAT(store_page_of({}), HasSubstr("0 forecasts"));
 }

@@ -8,6 +8,8 @@
 #include <CLI/Formatter.hpp>
 
 #include <algorithm>
+#include <map>
+#include <variant>
 
 #include "job/training.h"
 #include "report/diagnostics.h"
@@ -23,14 +25,34 @@
 namespace stepcast::cli {
 namespace {
 
-// The files, each read once, with what --set says.
+// The files, each read once, with what --set says.  Throws InputError: what is wrong with any of
+// them, where one cannot be read.
 std::vector<ComparedScenario> scenarios_of(const Arguments& args) {
   std::vector<ComparedScenario> all;
+  std::map<std::string, InputError> unread;
   for (const std::string& file : args.files) {
-    const auto same = std::ranges::find(all, file, &ComparedScenario::file);
-    all.push_back({file, same != all.end() ? same->document : read_scenario(file, args)});
+    try {
+      const auto same = std::ranges::find(all, file, &ComparedScenario::file);
+      all.push_back({file, same != all.end() ? same->document : read_scenario(file, args)});
+    } catch (const InputError& e) {
+      unread.emplace(file, e);
+    }
   }
-  return all;
+  if (unread.empty()) return all;
+  std::vector<Diagnostic> problems;
+  const auto add = [&](const InputError& e) {
+    problems.insert(problems.end(), e.diagnostics.begin(), e.diagnostics.end());
+  };
+  for (const std::string& file : args.files) {
+    if (const auto wrong = unread.find(file); wrong != unread.end()) {
+      add(wrong->second);
+      continue;
+    }
+    const auto read = std::ranges::find(all, file, &ComparedScenario::file);
+    const auto resolved = read->document.try_resolve();
+    if (const InputError* e = std::get_if<InputError>(&resolved)) add(*e);
+  }
+  throw InputError(problems);
 }
 
 int compare_command(const Arguments& args, const Terminal& terminal) {

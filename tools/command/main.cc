@@ -33,11 +33,10 @@ constexpr std::string_view kMainFooter =
     "             4 the schedule deadlocks, 6 check: outside the tolerance, 7 input or output";
 
 // As `stepcast --help` lists them.
-constexpr std::array kCommands{add_run,    add_validate, add_explain,  add_compare,   add_check,
-                               add_size,   add_train,    add_search,   add_sweep,     add_top,
-                               add_merge,  add_report,   add_schedule, add_topology,  add_calibrate,
-                               add_import,
-                               add_export, add_presets,  add_schema,   add_help};
+constexpr std::array kCommands{add_run,    add_validate, add_explain,  add_compare,  add_check,
+                               add_size,   add_train,    add_search,   add_sweep,    add_top,
+                               add_merge,  add_report,   add_schedule, add_topology, add_calibrate,
+                               add_import, add_export,   add_presets,  add_schema,   add_help};
 
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
