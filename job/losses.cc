@@ -43,7 +43,8 @@ double LongRun::rate() const {
 
 int64_t LongRun::checkpoints() const {
   // A rest below a billionth of an interval is rounding.
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(work / interval - 1e-9)));
+  return std::max<int64_t>(1,
+                           static_cast<int64_t>(std::min(9e18, std::ceil(work / interval - 1e-9))));
 }
 
 RunParts expected_parts(const LongRun& run) {

@@ -82,7 +82,8 @@ class DrawnRun {
       if (memory) {
         const double within = std::min(at, end_) - ended;
         const double spacing = run_.memory_interval + run_.memory_block;
-        place = passed > last_ ? end_ : ended + std::floor(within / spacing) * spacing;
+        place = passed > last_ ? end_
+                               : ended + std::min(copies_, std::floor(within / spacing)) * spacing;
         place = std::max(place, complete);
       } else {
         place = complete;
@@ -136,13 +137,16 @@ class DrawnRun {
       const Kind& kind = draw_kind(random);
       memory = memory && kind.memory;
       if (run_.spares >= 0 && kind.of->takes_node) wait_for_node(kind.of->repair, now, parts);
+      // Once a copy in memory is lost, what follows loads from storage.
+      const double recovery = memory ? kind.recovery : kind.of->recovery;
+      const double succeeds = memory ? kind.succeeds : exponential(-recovery * rate_);
       const double u = unit(random);
-      if (u <= kind.succeeds) {
-        now += kind.recovery;
-        parts.restart += kind.recovery;
+      if (u <= succeeds) {
+        now += recovery;
+        parts.restart += recovery;
         return memory;
       }
-      const double came = std::min(-logarithm(u) / rate_, kind.recovery);
+      const double came = std::min(-logarithm(u) / rate_, recovery);
       now += came;
       parts.restart += came;
       ++parts.interruptions;

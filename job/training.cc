@@ -63,7 +63,7 @@ std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, do
     double nodes = real(nodes_of(s));
     // A fleet's nodes may have more GPUs, or fewer.
     if (job.fleet != nullptr) nodes = real(s.plan.grid.world()) / real(job.fleet->gpus_per_node);
-    i.rate = scale * (c.per_node_day * nodes + c.per_job_day) / kDay;
+    i.rate = std::min(scale * (c.per_node_day * nodes + c.per_job_day) / kDay, 1e12);
     if (job.mtbf) i.rate = scale / *job.mtbf;
     i.recovery = c.restart + load + job.warmup;
     i.takes_node = c.takes_node;
@@ -125,7 +125,9 @@ void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const
                   double forecast_s) {
   const double wall = wall_of(run);
   if (!std::isfinite(wall) || step == nullptr) return;
-  double low = logarithm(wall_with(run, to_seconds(step->low) / forecast_s, 1) / wall);
+  const double quick = wall_with(run, to_seconds(step->low) / forecast_s, 1);
+  if (!std::isfinite(quick)) return;
+  double low = logarithm(quick / wall);
   const double slow = wall_with(run, to_seconds(step->high) / forecast_s, 1);
   if (!std::isfinite(slow)) return;
   double high = logarithm(slow / wall);
@@ -209,6 +211,7 @@ LongRun long_run(const Job& job, const Scenario& s, double step, double work,
   };
   const double best = rate > 0 ? std::min(best_interval(1 / rate, c.block), work) : work;
   double steps = in_steps(best);
+  if (best >= work) steps = std::max(steps, std::ceil(work / step));
   while (steps * step + c.block < lag) ++steps;
   c.best_every = steps * step;
   if (job.automatic) {
@@ -246,7 +249,7 @@ void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpo
 }  // namespace
 
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
-  if (!job.says_losses()) return step * steps;
+  if (!job.says_losses() || step <= 0 || steps <= 0) return step * steps;
   TrainingCheckpoint checkpoint;
   LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
   run.memory_interval = 0;
@@ -266,6 +269,7 @@ std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& s, const R
   TrainingCheckpoint checkpoint;
   LongRun run = long_run(job, s, step, step * steps, checkpoint);
   run.memory_interval = 0;
+  run.lag = std::min(run.lag, run.interval + run.block);
   plan.wall = wall_of(run);
   if (!std::isfinite(plan.wall)) return {};
   plan.useful_share = step * steps / plan.wall;
@@ -364,9 +368,14 @@ std::optional<TrainingPlan> plan_for(const ScenarioDocument& document, const Job
   }
   ForecastOptions options;
   options.what_if = false;
-  auto plan = whole_run(job, *s, forecast(*s, options));
-  if (!plan) why = "the run never ends there";
-  return plan;
+  try {
+    auto plan = whole_run(job, *s, forecast(*s, options));
+    if (!plan) why = "the run never ends there";
+    return plan;
+  } catch (const InputError& e) {
+    why = e.diagnostics.front().message;
+    return {};
+  }
 }
 
 // Numbers of nodes with which the layout has a whole number of replicas that share the batch.
@@ -403,7 +412,7 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
     size_t found = 0;
     while (found < nodes.size()) {
       const auto& plan = at(nodes[found]);
-      if (plan && plan->wall <= *options.days * kDay) break;
+      if (plan && plan->fits && plan->wall <= *options.days * kDay) break;
       ++found;
     }
     if (found < nodes.size()) {

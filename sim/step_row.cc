@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/step_row.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -146,6 +148,17 @@ bool is_by_job(const StepRanking& ranking) {
          (asks(SearchObjective::days) && !ranking.tokens);
 }
 
+// What is said for all is of all.
+void say_job(std::vector<StepRow>& rows, const StepRanking& ranking) {
+  if (!ranking.tokens && !ranking.price) return;
+  for (StepRow& row : rows) {
+    const Hash128 step = row.step();
+    if (ranking.tokens) row.job_tokens = ranking.tokens;
+    if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
+    row.set_step(step);
+  }
+}
+
 }  // namespace
 
 Hash128 StepRow::step() const {
@@ -178,13 +191,8 @@ void StepPoints::keep_first(size_t most) {
 
 StoredSteps stored_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
   StoredSteps all;
+  say_job(rows, ranking);
   rows = distinct_steps(std::move(rows), ranking);
-  for (StepRow& row : rows) {
-    const Hash128 step = row.step();
-    if (ranking.tokens) row.job_tokens = ranking.tokens;
-    if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
-    row.set_step(step);
-  }
   StepRanking whole = ranking;
   whole.pareto = false;
   whole.top = rows.size();
@@ -211,6 +219,7 @@ StoredSteps stored_steps(std::vector<StepRow> rows, const StepRanking& ranking) 
 
 std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ranking) {
   using Costs = std::vector<double>;
+  say_job(rows, ranking);
   rows = distinct_steps(std::move(rows), ranking);
   struct Ranked {
     Costs costs;
@@ -218,11 +227,7 @@ std::vector<StepRow> rank_steps(std::vector<StepRow> rows, const StepRanking& ra
   };
   std::vector<Ranked> all;
   for (size_t i = 0; i < rows.size(); ++i) {
-    StepRow& row = rows[i];
-    const Hash128 step = row.step();
-    if (ranking.tokens) row.job_tokens = ranking.tokens;
-    if (ranking.price) row.price_usd_per_gpu_h = ranking.price;
-    row.set_step(step);
+    const StepRow& row = rows[i];
     if (!row.runs() || !row.fits(ranking.memory_margin)) continue;
     Ranked ranked{{}, i};
     for (const SearchObjective o : ranking.by)

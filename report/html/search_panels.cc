@@ -50,8 +50,9 @@ std::string search_verdict(const SearchResult& search) {
   s += card("Layouts", grouped(search.layouts),
             fmt::format("legal ones, {} simulated", grouped(search.simulated)));
   if (best.price > 0)
-    s += card("Price", fmt::format("${}", grouped(static_cast<int64_t>(best.price))),
-              "of the whole training");
+    s +=
+        card("Price", fmt::format("${}", grouped(static_cast<int64_t>(std::min(best.price, 9e15)))),
+             "of the whole training");
   if (best.days > 0) s += card("Days", fixed(best.days, 1), "of the whole training");
   s += "</dl>\n";
   if (search.within_discernment > 1)

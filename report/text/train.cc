@@ -37,7 +37,7 @@ std::string days_of_seconds(double s) {
 }
 
 std::string number_text(double n) {
-  return n < 9.95 ? fixed(n, 1) : grouped(static_cast<int64_t>(n + 0.5));
+  return n < 9.95 ? fixed(n, 1) : grouped(static_cast<int64_t>(std::min(n, 9e18) + 0.5));
 }
 
 std::string dollars(double usd) {
@@ -63,10 +63,12 @@ constexpr std::array<std::string_view, 7> kTimeKeys{
 std::string waterfall(const TrainingTimes& t) {
   std::vector<Time> parts;
   for (const TimePart& p : kTimeParts)
-    parts.push_back(Time{static_cast<int64_t>(t.*p.seconds * 1e6 + 0.5)});  // only in proportion
+    parts.push_back(Time{
+        static_cast<int64_t>(std::min(t.*p.seconds * 1e6, 9e18) + 0.5)});  // only in proportion
   const bool hours = t.wall < 2 * kSecondsADay;
   const double unit = hours ? 36 : 864;  // seconds of a hundredth
-  const std::vector<int64_t> shown = apportion(parts, static_cast<int64_t>(t.wall / unit + 0.5));
+  const std::vector<int64_t> shown =
+      apportion(parts, static_cast<int64_t>(std::min(t.wall / unit, 9e18) + 0.5));
   std::string text = hours ? "\n  where the hours go\n" : "\n  where the days go\n";
   constexpr double kBar = 24;
   for (size_t i = 0; i < kTimeParts.size(); ++i) {
@@ -327,7 +329,7 @@ std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
                       percent(run->useful_share), metric(run->gpu_hours, ""),
                       run->price ? dollars(*run->price) : ""});
     else
-      rows.push_back({"  " + escape_text(names[i]), "never ends", "", "", ""});
+      rows.push_back({"  " + escape_text(names[i]), "-", "", "", ""});
   }
   std::string text = "\n";
   for (const std::string& line : align_columns(rows, "<>>>>")) text += line + '\n';

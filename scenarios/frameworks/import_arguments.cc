@@ -119,12 +119,12 @@ class PythonReader {
         left = times(left, atom());
       } else if (take('%')) {
         const Result right = atom();
-        if (!ok_ || left.list || right.list || right.items.front() == 0) return fail();
+        if (!ok_ || left.list || right.list || right.items.front() < 1) return fail();
         left.items.front() %= right.items.front();
       } else if (take('/')) {
         take('/');
         const Result right = atom();
-        if (!ok_ || left.list || right.list || right.items.front() == 0) return fail();
+        if (!ok_ || left.list || right.list || right.items.front() < 1) return fail();
         left.items.front() /= right.items.front();
       } else {
         return left;

@@ -97,11 +97,12 @@ class ShellReader {
       step();
       if (redirect && !is_condition()) skip_target();
       if (redirect) return;
-      if (peek() == ';' && text_[at_ - 1] == ';' && !branches_.empty() &&
-          branches_.back().is_case) {
-        finish_command();
-        end_branch();
-        branches_.back().pattern_next = true;
+      if (peek() == ';' && text_[at_ - 1] == ';') {
+        finish_command();  // which may close an `if` or `case` in the branch that ends
+        if (!branches_.empty() && branches_.back().is_case) {
+          end_branch();
+          branches_.back().pattern_next = true;
+        }
         step();
         return;
       }
@@ -123,6 +124,8 @@ class ShellReader {
     // Values before it and after each branch, of an `if` that hangs on what is not known.
     std::map<std::string, std::vector<ShellWord>, std::less<>> before{};
     std::map<std::string, std::set<std::string>, std::less<>> values{};  // each variable got
+    std::map<std::string, int, std::less<>> set_in{};  // how many of its branches set each
+    int ended = 0;                                     // branches that may be the one that holds
     bool has_else = false;
   };
 
@@ -130,21 +133,30 @@ class ShellReader {
     return word == "[" || word == "[[" || word == "test";
   }
 
+  // Takes "!" off the front, as often as it stands there.
+  static size_t take_nots(std::vector<std::string>& words) {
+    const auto first =
+        std::find_if(words.begin(), words.end(), [](const std::string& w) { return w != "!"; });
+    const auto nots = static_cast<size_t>(first - words.begin());
+    words.erase(words.begin(), first);
+    return nots;
+  }
+
+  static Truth negated(Truth t, size_t nots) {
+    if (t == Truth::unknown || nots % 2 == 0) return t;
+    return t == Truth::yes ? Truth::no : Truth::yes;
+  }
+
   // Whether the words of a test hold; what is not known goes to `about`.
   Truth holds(std::vector<std::string> words, std::set<std::string>& about) const {
-    if (!words.empty() && words.front() == "!") {
-      words.erase(words.begin());
-      const Truth t = holds(std::move(words), about);
-      return t == Truth::unknown ? t : t == Truth::yes ? Truth::no : Truth::yes;
-    }
+    if (const size_t nots = take_nots(words); nots > 0)
+      return negated(holds(std::move(words), about), nots);
     if (words.empty() || !is_test(words.front())) return Truth::no;  // a command
     words.erase(words.begin());
     if (!words.empty() && (words.back() == "]" || words.back() == "]]")) words.pop_back();
-    if (!words.empty() && words.front() == "!") {
-      words.erase(words.begin());
+    if (const size_t nots = take_nots(words); nots > 0) {
       words.insert(words.begin(), "[");
-      const Truth t = holds(std::move(words), about);
-      return t == Truth::unknown ? t : t == Truth::yes ? Truth::no : Truth::yes;
+      return negated(holds(std::move(words), about), nots);
     }
     const auto is_open = [](const std::string& w) { return w.find('$') != std::string::npos; };
     const auto truth = [](bool b) { return b ? Truth::yes : Truth::no; };
@@ -226,6 +238,8 @@ class ShellReader {
       }
     } else if (first == "case") {
       open_case();
+      // "case $SIZE in 7B)" on one line.
+      if (command_.size() > 3) pattern(ended_by == ')');
     } else if (first == "fi" || first == "esac") {
       close_branches();
     } else if (!command_.empty() && reading_) {
@@ -289,9 +303,14 @@ class ShellReader {
     words_ += variables_.size() / 8;
     for (const auto& [name, words] : variables_) {
       const auto old = b.before.find(name);
-      if (old == b.before.end() || joined(old->second) != joined(words))
-        b.values[name].insert(joined(words));
+      if (old != b.before.end() && joined(old->second) == joined(words)) continue;
+      b.values[name].insert(joined(words));
+      ++b.set_in[name];
     }
+    // What a branch inside it left open.
+    for (const auto& [name, words] : b.before)
+      if (!variables_.contains(name)) b.values[name].insert("$" + name);
+    ++b.ended;
   }
 
   void else_branch() {
@@ -338,7 +357,7 @@ class ShellReader {
     if (b.about.empty() || !reading_) return;
     variables_ = b.before;
     for (const auto& [name, values] : b.values) {
-      if (values.size() == 1 && b.has_else && b.values.size() == 1) {
+      if (values.size() == 1 && b.has_else && b.values.size() == 1 && b.set_in[name] == b.ended) {
         variables_[name] = {{*values.begin(), here()}};
         continue;
       }
@@ -449,10 +468,11 @@ class ShellReader {
       const char c = peek();
       const Mark mark = here();
       if (quote == '\0' && (is_blank(c) || is_separator(c))) break;
-      if (quote == '\0' && c == '\\' && (peek(1) == '\n' || peek(1) == '\r')) break;
+      if (quote == '\0' && c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n')))
+        break;
       if (c == '\\' && quote != '\'' && at_ + 1 < text_.size()) {
         step();
-        if (peek() == '\r') step();
+        if (peek() == '\r' && peek(1) == '\n') step();
         if (peek() != '\n')
           put(peek(), mark);
         else if (split_quoted)

@@ -10,6 +10,7 @@
 
 #include <embedded/import_lists.h>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/run_log.h"
 #include "scenarios/frameworks/toml_values.h"

@@ -15,6 +15,25 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{16} << 20;
 
+constexpr int kMostTomlLevels = 64;
+
+// A key of dots, "a.a.a...", is as many tables, which toml++ 3.3 does not limit and frees by
+// recursion.
+bool has_long_key(std::string_view text) {
+  int dots = 0;
+  char before = '\n';
+  for (const char c : text) {
+    if (c == '.' && before != '.' && ++dots > kMostTomlLevels) return true;
+    if (c == '\n' || c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') dots = 0;
+    before = c;
+  }
+  return false;
+}
+
+struct TooDeep {
+  Mark mark;
+};
+
 Mark mark_of(const SourceRef& source, const toml::source_region& region) {
   return {source, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
 }
@@ -29,14 +48,15 @@ std::string text_of(const toml::node& node) {
   return text.str();
 }
 
-Value value_of(const SourceRef& source, const toml::node& node) {
+Value value_of(const SourceRef& source, const toml::node& node, int level = 0) {
   Value v;
   v.mark = mark_of(source, node.source());
+  if (level > kMostTomlLevels) throw TooDeep{v.mark};
   if (const toml::table* table = node.as_table()) {
     v.kind = Value::Kind::mapping;
     for (const auto& [key, child] : *table)
-      v.members.push_back(
-          {std::string(key.str()), mark_of(source, key.source()), value_of(source, child)});
+      v.members.push_back({std::string(key.str()), mark_of(source, key.source()),
+                           value_of(source, child, level + 1)});
     // The library sorts by name; the order of the file is that of the places.
     std::stable_sort(v.members.begin(), v.members.end(), [](const Member& a, const Member& b) {
       return std::pair(a.key_mark.line, a.key_mark.column) <
@@ -44,7 +64,7 @@ Value value_of(const SourceRef& source, const toml::node& node) {
     });
   } else if (const toml::array* array = node.as_array()) {
     v.kind = Value::Kind::sequence;
-    for (const toml::node& item : *array) v.items.push_back(value_of(source, item));
+    for (const toml::node& item : *array) v.items.push_back(value_of(source, item, level + 1));
   } else {
     v.kind = Value::Kind::scalar;
     v.quoted = node.is_string();
@@ -63,8 +83,15 @@ Value parse_toml(Problems& problems, const SourceRef& source) {
                  Mark{source, 0, 0});
     return {};
   }
+  const auto refuse_depth = [&](const Mark& mark) {
+    problems.add("E105", fmt::format("nested deeper than {} levels", kMostTomlLevels), mark);
+    return Value{};
+  };
+  if (has_long_key(source->text)) return refuse_depth(Mark{source, 0, 0});
   try {
     return value_of(source, toml::parse(std::string_view(source->text)));
+  } catch (const TooDeep& e) {
+    return refuse_depth(e.mark);
   } catch (const toml::parse_error& e) {
     const bool deep = e.description().find("nesting") != std::string_view::npos;
     problems.add(deep ? "E105" : "E100", fmt::format("this is not valid TOML: {}", e.description()),

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <system_error>
 
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
@@ -48,8 +49,10 @@ namespace {
 // A folder stands for the config.json in it, as a model of the Hub lies on disk.
 std::string file_in(const std::string& path) {
   const std::filesystem::path config = std::filesystem::path(path) / "config.json";
-  return std::filesystem::is_directory(path) && std::filesystem::exists(config) ? config.string()
-                                                                                : path;
+  std::error_code none;
+  return std::filesystem::is_directory(path, none) && std::filesystem::exists(config, none)
+             ? config.string()
+             : path;
 }
 
 }  // namespace
@@ -174,7 +177,8 @@ int import_measured(const Arguments& args) {
 
 int import_command(const Arguments& args, const Terminal&) {
   if (args.kind == "auto") {
-    if (std::filesystem::is_directory(args.file)) return import_folder(args);
+    if (std::error_code none; std::filesystem::is_directory(args.file, none))
+      return import_folder(args);
     return import_run_command(args);
   }
   const bool run = among(args.kind, import_kinds());

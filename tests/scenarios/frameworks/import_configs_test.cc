@@ -285,6 +285,14 @@ TEST(ImportBridge, AFileOfAnotherKindIsRefused) {
 
 // --- torchtitan ---
 
+TEST(ImportTorchtitan, KeysOfAHundredThousandDotsAreRefused) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += ".a";
+  EXPECT_EQ(import_failure("torchtitan", "[training]\nseq_len = 4\n" + key + " = 1\n").codes,
+            "E105");
+  EXPECT_EQ(import_failure("torchtitan", "[" + key + "]\nb = 1\n").codes, "E105");
+}
+
 TEST(ImportTorchtitan, EveryFieldHasItsPlace) {
   const ImportedRun run = imported("torchtitan", import_sample("torchtitan.json"));
   EXPECT_EQ(unknown(run), "");

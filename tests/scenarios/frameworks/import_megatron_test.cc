@@ -478,6 +478,43 @@ TEST(ImportMegatron, LongAndDeepScriptsEnd) {
   }
 }
 
+// A script that sets NL, and how many layers that gives; else what it fails with.
+std::string layers_after(const std::string& script) {
+  const std::string rest =
+      "\npython pretrain_gpt.py --num-layers $NL --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 64 --micro-batch-size 1 --vocab-size 1000\n";
+  try {
+    return value_of(import_run(request("megatron-args", script + rest)), "model.num_hidden_layers");
+  } catch (const InputError& e) {
+    return e.diagnostics.front().code;
+  }
+}
+
+TEST(ImportMegatron, WhatAnUnknownBranchMaySetStaysOpen) {
+  EXPECT_EQ(layers_after("NL=24; if [ $A = 1 ]; then NL=32; else echo hi; fi"), "E332");
+  EXPECT_EQ(layers_after("NL=24; if [ $A = 1 ]; then NL=32; else NL=24; fi"), "E332");
+  EXPECT_EQ(layers_after("NL=24; if [ $A = 1 ]; then if [ $B = 1 ]; then NL=32; fi; fi"), "E332");
+  EXPECT_EQ(layers_after("NL=24; if [ $A = 1 ]; then NL=32; else NL=32; fi"), "32");
+}
+
+TEST(ImportMegatron, CasesEndWhereTheyEnd) {
+  EXPECT_EQ(layers_after("NL=1\ncase $X in\nesac;;"), "1");
+  EXPECT_EQ(layers_after("SIZE=7B; case $SIZE in\n 7B) NL=16; if [ 1 = 1 ]; then echo; fi;;\n"
+                         " 13B) NL=40;;\nesac"),
+            "16");
+  EXPECT_EQ(layers_after("SIZE=7B; NL=1; case $SIZE in 7B) NL=16;; 13B) NL=40;; esac"), "16");
+}
+
+TEST(ImportMegatron, DeepAndOddScriptsEnd) {
+  std::string nots = "NL=4; if";
+  for (int i = 0; i < 49'000; ++i) nots += " !";
+  EXPECT_EQ(layers_after(nots + " [ 1 = 1 ]; then NL=5; fi"), "5");
+  EXPECT_NE(layers_after("NL=4\n\\\rX"), "");
+  EXPECT_EQ(layers_after("NL=$(( (0-9*1000000000*1000000000-223372036*1000000000-854775807-1) / "
+                         "(0-1) ))"),
+            "E332");
+}
+
 TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
   const auto lines = [](const std::string& arguments) {
     return import_failure("megatron-args", "train \\\n" + arguments + " \\\n" + kSmall).lines;
