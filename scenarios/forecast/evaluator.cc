@@ -122,34 +122,45 @@ void Evaluator::begin(const Scenario& scenario) {
 
 std::optional<StepOutcome> Evaluator::step(const Scenario& scenario) {
   begin(scenario);
-  const std::optional<PricedStep> priced =
-      price_if_possible(lower_step(scenario, scenario.schedule, &passes_), table_, &prices_);
+  std::optional<PricedStep> priced = price_if_possible(
+      lower_step(scenario, scenario.schedule, &passes_, &lists_), table_, &prices_);
   if (!priced) return {};
-  return evaluate(*priced);
+  std::optional<StepOutcome> outcome = evaluate(*priced, Time::max(), &lone_passes_);
+  take_lists(priced->graph);
+  return outcome;
+}
+
+void Evaluator::take_lists(OpGraph& graph) {
+  constexpr size_t kMostLists = 1024;
+  for (RoleOps& role : graph.roles)
+    if (lists_.size() < kMostLists) lists_.push_back(std::move(role.items));
 }
 
 Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time most) {
   begin(scenario);
   Trial trial;
-  LoweredStep lowered = lower_step(scenario, scenario.schedule, &passes_);
+  LoweredStep lowered = lower_step(scenario, scenario.schedule, &passes_, &lists_);
   for (const RoleMemory& role : trace_memory(lowered.graph))
     trial.peak = std::max(trial.peak, role.peak);
   if (trial.peak > room) {
     trial.outcome = Trial::Outcome::too_large;
+    take_lists(lowered.graph);
     return trial;
   }
-  const std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
+  std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
   std::optional<StepOutcome> step;
   try {
-    if (priced) step = evaluate(*priced, most);
+    if (priced) step = evaluate(*priced, most, &lone_passes_);
   } catch (const TooLongForLanes&) {  // as impossible as what cannot be priced
   }
   if (!step) return trial;
   trial.time = step->time;
   trial.outcome = Trial::Outcome::slower;
-  if (trial.time > most) return trial;
-  trial.reserved = memory_of(scenario, priced->graph).reserved;
-  trial.outcome = trial.reserved > room ? Trial::Outcome::too_large : Trial::Outcome::fits;
+  if (trial.time <= most) {
+    trial.reserved = memory_of(scenario, priced->graph).reserved;
+    trial.outcome = trial.reserved > room ? Trial::Outcome::too_large : Trial::Outcome::fits;
+  }
+  take_lists(priced->graph);
   return trial;
 }
 

@@ -6,7 +6,8 @@
 //   full    all that `stepcast run` says
 //
 // What scenarios of one model and cluster have in common is worked out once: passes of stages
-// (stage_pass_cache.h) and prices of works (PriceCache).  Answers are those of an evaluator that
+// (stage_pass_cache.h), prices of works (PriceCache), and what passes take in which compute and
+// communication slow each other (LonePassCache).  Answers are those of an evaluator that
 // has seen nothing before.  An evaluator belongs to one thread; others share nothing with it.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
 #include "schedules/lower/stage_pass_cache.h"
+#include "sim/contention/lone_passes.h"
 #include "sim/result.h"
 #include "sim/units.h"
 
@@ -63,6 +65,8 @@ class Evaluator {
   struct KnownPlan;
 
   void begin(const Scenario& scenario);
+  // Keeps the memory of the lists of a step that is no longer needed.
+  void take_lists(OpGraph& graph);
   const KnownPlan* known_plan(const Scenario& scenario);
 
   // What all that is kept is of.
@@ -75,6 +79,8 @@ class Evaluator {
 
   StagePassCache passes_;
   PriceCache prices_;
+  LonePassCache lone_passes_;
+  ItemLists lists_;
   std::deque<KnownPlan> plans_;  // the last ones
 };
 

@@ -82,19 +82,21 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane) {
 namespace {
 
 // Of equal ranks.  Throws InputError without a place.
-LaneResult interfering(const OpGraph& graph, const Prices& prices, const Interference& factors) {
-  return run_contended(graph, prices, LaneSet{}, Traffic{}, factors).lanes;
+LaneResult interfering(const OpGraph& graph, const Prices& prices, const Interference& factors,
+                       LonePassCache* passes) {
+  return run_contended(graph, prices, LaneSet{}, Traffic{}, factors, {}, passes).lanes;
 }
 
 // The step with interference, where it is known without the undisturbed run that there is any: the
 // step takes no less with it, so that it can be counted without it if it can be with it.
 std::optional<Time> interfering_step(const Scenario& scenario, const CostTable* table,
-                                     const OpGraph& graph, const Prices& prices) {
+                                     const OpGraph& graph, const Prices& prices,
+                                     LonePassCache* passes) {
   if (is_perturbed(scenario)) return {};
   try {
     const InterferenceChoice choice = choose_interference(scenario, table, Time{});
     if (!choice.factors) return {};
-    const LaneResult ranks = interfering(graph, prices, *choice.factors);
+    const LaneResult ranks = interfering(graph, prices, *choice.factors, passes);
     if (choose_interference(scenario, table, ranks.makespan).factors)
       return cost_of(scenario, ranks);
   } catch (const InputError&) {  // too long for it, or there are no factors
@@ -105,9 +107,9 @@ std::optional<Time> interfering_step(const Scenario& scenario, const CostTable* 
 }  // namespace
 
 Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
-                  const Prices& prices, Time most) {
+                  const Prices& prices, Time most, LonePassCache* passes) {
   if (most == Time::max()) {
-    if (const auto time = interfering_step(scenario, table, graph, prices)) return *time;
+    if (const auto time = interfering_step(scenario, table, graph, prices, passes)) return *time;
   }
   const Time undisturbed =
       cost_of(scenario, stepcast::run(compile(graph, prices), Record::nothing));
@@ -115,7 +117,7 @@ Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGrap
   const InterferenceChoice choice = choose_interference(scenario, table, undisturbed);
   if (!choice.factors) return undisturbed;
   try {
-    return cost_of(scenario, interfering(graph, prices, *choice.factors));
+    return cost_of(scenario, interfering(graph, prices, *choice.factors, passes));
   } catch (TooLongForLanes& e) {
     throw TooLongForLanes(with_code_and_file(std::move(e), "E123", scenario.file).diagnostics);
   } catch (InputError& e) {

@@ -70,9 +70,10 @@ class RankSimulation {
 // recorded.  Of a scenario that says otherwise (is_perturbed): what it would cost without
 // perturbations and contention.  `graph` with its `prices` is the scenario's.  Throws Deadlock, and
 // InputError as choose_interference().  Where equal ranks without interference take longer than
-// `most` already, that is the answer: interference makes nothing faster.
+// `most` already, that is the answer: interference makes nothing faster.  `passes` may be null
+// (run_contended()).
 Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
-                  const Prices& prices, Time most = Time::max());
+                  const Prices& prices, Time most = Time::max(), LonePassCache* passes = nullptr);
 
 // "rank 4711 (stage 9, tp 7, dp 36)".  Axes that have a single rank are left out.
 std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane);

@@ -58,13 +58,14 @@ namespace stepcast {
 namespace {
 
 LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation,
-                    StagePassCache* passes = nullptr) {
+                    StagePassCache* passes = nullptr, ItemLists* lists = nullptr) {
   try {
     return {&s, lower(s.model, s.plan, schedule,
                       {.p2p = s.p2p,
                        .post_validation = post_validation,
                        .transfers = s.transfers.get(),
-                       .passes = passes})};
+                       .passes = passes,
+                       .lists = lists})};
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E127", s.file);
   }
@@ -204,8 +205,9 @@ std::vector<uint32_t> largest_first(const std::vector<Bytes>& by_role) {
 
 }  // namespace
 
-LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule, StagePassCache* passes) {
-  return lowered(scenario, schedule, scenario.post_validation, passes);
+LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule, StagePassCache* passes,
+                       ItemLists* lists) {
+  return lowered(scenario, schedule, scenario.post_validation, passes, lists);
 }
 
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
@@ -251,10 +253,10 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
   return std::move(std::get<PricedStep>(priced));
 }
 
-std::optional<StepOutcome> evaluate(const PricedStep& step, Time most) {
+std::optional<StepOutcome> evaluate(const PricedStep& step, Time most, LonePassCache* passes) {
   StepOutcome out;
   try {
-    out.time = step_time_of(*step.scenario, step.table, step.graph, step.prices, most);
+    out.time = step_time_of(*step.scenario, step.table, step.graph, step.prices, most, passes);
   } catch (const Deadlock&) {
     return {};
   }

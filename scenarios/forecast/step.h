@@ -18,6 +18,7 @@
 #include "calibrate/price/price_graph.h"
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
+#include "schedules/lower/lower.h"
 #include "schedules/lower/stage_pass_cache.h"
 #include "schedules/schedule.h"
 #include "sim/graph/op_graph.h"
@@ -27,6 +28,8 @@
 
 namespace stepcast {
 
+class LonePassCache;  // sim/contention/lone_passes.h
+
 struct LoweredStep {
   const Scenario* scenario = nullptr;  // not owned
   OpGraph graph;
@@ -35,9 +38,10 @@ struct LoweredStep {
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
 // E127 if the scenario's transfers do not go with it, which check_transfers() says beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
-// `passes` may be null: where passes are kept from one step to the next (stage_pass_cache.h).
+// `passes` may be null: where passes are kept from one step to the next (stage_pass_cache.h); so
+// may `lists`: memory for the lists of roles.
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule,
-                       StagePassCache* passes = nullptr);
+                       StagePassCache* passes = nullptr, ItemLists* lists = nullptr);
 
 // As if every rank ran its optimizer as soon as its own gradients are reduced.
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule);
@@ -94,8 +98,9 @@ struct StepOutcome {
 
 // Of equal ranks whose transfers share no links, with the interference of compute and communication
 // that the scenario has.  std::nullopt if the step deadlocks.  Nothing is recorded.  A time above
-// `most` is a lower bound, also above it.
-std::optional<StepOutcome> evaluate(const PricedStep& step, Time most = Time::max());
+// `most` is a lower bound, also above it.  `passes` may be null (run_contended()).
+std::optional<StepOutcome> evaluate(const PricedStep& step, Time most = Time::max(),
+                                    LonePassCache* passes = nullptr);
 
 // Memory of a GPU that a step may use: without the reserve.
 Bytes usable_memory(const Scenario& scenario);

@@ -136,6 +136,11 @@ class Lowering {
     size_t about = 64;  // items before and after the list
     for (const Step& step : programs_[static_cast<size_t>(rank)].steps)
       about += step.kind == Step::Kind::run ? 2 : 2 * step.count;
+    if (options_.lists != nullptr && !options_.lists->empty()) {
+      role.items = std::move(options_.lists->back());
+      options_.lists->pop_back();
+      role.items.clear();
+    }
     role.items.reserve(about);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));

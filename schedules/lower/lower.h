@@ -23,6 +23,10 @@ namespace stepcast {
 // ops others wait for (kMostSlots): from one or two thousand to about ten thousand.
 constexpr int64_t kMostStageLayers = 10'000;
 
+// Lists of roles of steps that nobody needs any more: a step has a megabyte of them, and memory
+// that the system has to hand out anew costs more than to fill it.
+using ItemLists = std::vector<std::vector<Item>>;
+
 struct LowerOptions {
   P2pStyle p2p = P2pStyle::async;
   // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
@@ -33,6 +37,7 @@ struct LowerOptions {
   // Where passes of stages are kept from one step to the next; null: nowhere.  The graph is the
   // same.
   StagePassCache* passes = nullptr;
+  ItemLists* lists = nullptr;  // memory for the new lists; null: none
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp, microbatches and the number of

@@ -19,10 +19,9 @@ void RoleItems::start_after_compute(const OpGraph& graph, PassId pass) {
 
 void RoleItems::run(const OpGraph& graph, PassId pass) {
   start_after_compute(graph, pass);
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::pass;
   item.pass = pass;
-  items_.push_back(item);
 }
 
 namespace {
@@ -75,44 +74,39 @@ void RoleItems::run_beside(const OpGraph& graph, PassId pass, Stream stream) {
 }
 
 void RoleItems::post(RendezvousId id, Stream stream) {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::post;
   item.rendezvous = id;
   item.stream = stream;
-  items_.push_back(item);
 }
 
 void RoleItems::join(RendezvousId id, Stream stream, JoinOptions options) {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::join;
   item.rendezvous = id;
   item.stream = stream;
   item.host_waits = options.host_waits;
   item.only_sends = options.only_sends;
-  items_.push_back(item);
 }
 
 uint32_t RoleItems::record(Stream stream) {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::record;
   item.stream = stream;
   item.event = events_;
-  items_.push_back(item);
   return events_++;
 }
 
 void RoleItems::wait(Stream stream, uint32_t event) {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::wait;
   item.stream = stream;
   item.event = event;
-  items_.push_back(item);
 }
 
 void RoleItems::sync() {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = ItemKind::sync;
-  items_.push_back(item);
 }
 
 void RoleItems::transfer(const RankProgram& program, const Step& step, const Messages& messages,

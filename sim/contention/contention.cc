@@ -718,7 +718,7 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
 
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,
-                               const LaneOptions& options) {
+                               const LaneOptions& options, LonePassCache* passes) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
   const int64_t compute = contention::whole_factor(interference.compute);
   const int64_t communication = contention::whole_factor(interference.communication);
@@ -734,7 +734,7 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
     if (!options.record) {
       std::optional<ContentionResult> lone =
           contention::run_lone_passes(graph, prices, static_cast<int64_t>(folded->of.size()),
-                                      compute, communication, options.merge);
+                                      compute, communication, options.merge, passes);
       if (lone) return *std::move(lone);
     }
     return contention::run_equal_ranks(graph, prices, *folded, compute, communication,

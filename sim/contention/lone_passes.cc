@@ -26,7 +26,27 @@
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
 
-namespace stepcast::contention {
+namespace stepcast {
+
+LonePassCache::Known& LonePassCache::of(const std::vector<int64_t>& key) {
+  uint64_t hash = key.size();
+  for (const int64_t x : key)
+    hash = (hash ^ static_cast<uint64_t>(x)) * 0x9E3779B97F4A7C15U + (hash >> 29U);
+  std::vector<Kept*>& same = by_hash_[hash];
+  for (Kept* kept : same)
+    if (kept->key == key) return kept->known;
+  same.push_back(&kept_.emplace_back(Kept{key, {}}));
+  return same.back()->known;
+}
+
+void LonePassCache::make_room() {
+  constexpr size_t kMostKept = 1000;  // of some 10 kB
+  if (kept_.size() < kMostKept) return;
+  by_hash_.clear();
+  kept_.clear();
+}
+
+namespace contention {
 namespace lone {
 namespace {
 
@@ -48,9 +68,9 @@ struct LonePass {
   // free.
   std::array<bool, kStreams> begins{};
   std::array<bool, kStreams> loose{};  // nobody on the compute stream waits for the last op of it
-  bool seen = false;
-  int64_t launch = 0;  // what the host takes for it
-  std::vector<std::pair<LonePassBegin, LonePassEnd>> known;
+  int64_t launch = 0;                  // what the host takes for it
+  int64_t ops = 0;
+  LonePassCache::Known* known = nullptr;
 };
 
 struct LoneRole {
@@ -59,6 +79,7 @@ struct LoneRole {
   int64_t over = -1;  // as in LonePassBegin
   int64_t first_start = kUnset;
   uint32_t item = 0;
+  int64_t ops = 0;              // run
   std::vector<int64_t> events;  // kUnset: not recorded
 };
 
@@ -71,24 +92,21 @@ struct LoneMeeting {
 class LonePasses {
  public:
   LonePasses(const OpGraph& graph, const Prices& prices, int64_t given, int64_t slow_compute,
-             int64_t slow_communication, bool merge)
+             int64_t slow_communication, bool merge, LonePassCache& cache)
       : graph_(graph),
         prices_(prices),
         given_(given),
         slow_compute_(slow_compute),
         slow_communication_(slow_communication),
         merge_(merge),
+        cache_(cache),
         launches_(varied_launches(graph, prices, {})),
         passes_(graph.passes.size()),
         roles_(graph.roles.size()),
         meetings_(graph.rendezvous.size()),
         queue_(graph.roles.size()) {
     for (int64_t& time : launches_) time <<= kLaneFractionBits;
-    alone_.works = graph.works;
-    alone_.launches = graph.launches;
-    alone_.passes.resize(1);
-    alone_.roles.resize(1);
-    alone_.roles.front().items.resize(1);
+    cache_.make_room();
     for (const RoleOps& role : graph.roles) check(role);
   }
 
@@ -102,8 +120,9 @@ class LonePasses {
  private:
   LonePass& pass_of(const Item& item) {
     LonePass& lone = passes_[static_cast<size_t>(item.pass)];
-    if (std::exchange(lone.seen, true)) return lone;
+    if (lone.known != nullptr) return lone;
     const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+    lone.ops = std::ssize(pass.ops);
     std::array<uint32_t, kStreams> last{};
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
       const auto s = static_cast<size_t>(pass.ops[i].stream);
@@ -120,7 +139,25 @@ class LonePasses {
         return w.on == last[s] && !w.from_start && pass.ops[w.op].stream == Stream::compute;
       });
     }
+    lone.known = &cache_.of(key_of(pass));
     return lone;
+  }
+
+  // All that the engine reads of a pass where nothing is recorded.
+  const std::vector<int64_t>& key_of(const Pass& pass) {
+    key_.assign({slow_compute_, slow_communication_, merge_ ? 1 : 0, std::ssize(pass.ops)});
+    for (const Op& op : pass.ops) {
+      const auto work = static_cast<size_t>(op.work);
+      key_.push_back(prices_.by_work[work].time.count());
+      key_.push_back(launches_[static_cast<size_t>(op.launch)]);
+      key_.push_back(2 * static_cast<int64_t>(op.stream) +
+                     (is_communication(graph_.works[work].kind) ? 1 : 0));
+    }
+    for (const Wait& w : pass.waits.all()) {
+      key_.push_back(w.delay.count());
+      key_.push_back((int64_t{w.op} << 32) + (int64_t{w.on} << 1) + (w.from_start ? 1 : 0));
+    }
+    return key_;
   }
 
   // Compute waits for all that a role takes part in before it goes on with a pass.  Whether
@@ -224,6 +261,7 @@ class LonePasses {
     for (size_t s = 0; s < kStreams; ++s)
       if (role.time[s] > begin || (pass.begins[s] && role.time[s] < begin)) throw NotLone();
     ++run_;
+    role.ops += pass.ops;
     const LonePassEnd& end = end_of(item, pass, {role.host - begin, role.over});
     for (size_t s = 0; s < kStreams; ++s)
       if (pass.uses[s]) role.time[s] = later(begin, end.time[s]);
@@ -235,7 +273,7 @@ class LonePasses {
   }
 
   const LonePassEnd& end_of(const Item& item, LonePass& pass, const LonePassBegin& begin) {
-    for (const auto& [known, end] : pass.known) {
+    for (const auto& [known, end] : *pass.known) {
       if (known == begin ||
           (known.over == begin.over && !end.launch_mattered && begin.host < known.host))
         return end;
@@ -243,14 +281,24 @@ class LonePasses {
     // Where each is another, running all of them by themselves takes longer.
     constexpr int64_t kFew = 64;
     if (++different_ > kFew + run_ / 8) throw NotLone();
-    const Pass& from = graph_.passes[static_cast<size_t>(item.pass)];
-    Pass& to = alone_.passes.front();
-    to.ops = from.ops;
-    to.waits = from.waits;
+    prepare_alone(graph_.passes[static_cast<size_t>(item.pass)]);
     return pass.known
-        .emplace_back(begin, run_lone_pass(alone_, prices_, begin, slow_compute_,
-                                           slow_communication_, merge_))
+        ->emplace_back(begin, run_lone_pass(alone_, prices_, begin, slow_compute_,
+                                            slow_communication_, merge_))
         .second;
+  }
+
+  // A graph of one role that runs this pass and nothing else.
+  void prepare_alone(const Pass& pass) {
+    if (alone_.roles.empty()) {
+      alone_.works = graph_.works;
+      alone_.launches = graph_.launches;
+      alone_.passes.resize(1);
+      alone_.roles.resize(1);
+      alone_.roles.front().items.resize(1);
+    }
+    alone_.passes.front().ops = pass.ops;
+    alone_.passes.front().waits = pass.waits;
   }
 
   ContentionResult result() {
@@ -263,11 +311,7 @@ class LonePasses {
       const int64_t end = *std::ranges::max_element(role.time);
       if (end > kLongestLaneTime) throw NotLone();
       lanes.end.emplace_back(static_cast<size_t>(given_), to_time(end));
-      int64_t ops = 0;
-      for (const Item& item : graph_.roles[r].items)
-        if (item.kind == ItemKind::pass)
-          ops += std::ssize(graph_.passes[static_cast<size_t>(item.pass)].ops);
-      lanes.rank_ops += ops * given_;
+      lanes.rank_ops += role.ops * given_;
       const int64_t first = role.first_start == kUnset ? 0 : role.first_start;
       lanes.span = std::max(lanes.span, to_time(end) - to_time(first));
       if (end <= last) continue;
@@ -284,6 +328,8 @@ class LonePasses {
   const int64_t given_;
   const int64_t slow_compute_, slow_communication_;
   const bool merge_;
+  LonePassCache& cache_;
+  std::vector<int64_t> key_;
   std::vector<int64_t> launches_;  // in 1/4096 ps
   std::vector<LonePass> passes_;
   std::vector<LoneRole> roles_;
@@ -299,9 +345,13 @@ class LonePasses {
 
 std::optional<ContentionResult> run_lone_passes(const OpGraph& graph, const Prices& prices,
                                                 int64_t given, int64_t slow_compute,
-                                                int64_t slow_communication, bool merge) {
+                                                int64_t slow_communication, bool merge,
+                                                LonePassCache* cache) {
   try {
-    return lone::LonePasses(graph, prices, given, slow_compute, slow_communication, merge).run();
+    LonePassCache own;
+    return lone::LonePasses(graph, prices, given, slow_compute, slow_communication, merge,
+                            cache != nullptr ? *cache : own)
+        .run();
   } catch (const lone::NotLone&) {
     return {};
   } catch (const InputError&) {
@@ -309,4 +359,5 @@ std::optional<ContentionResult> run_lone_passes(const OpGraph& graph, const Pric
   }
 }
 
-}  // namespace stepcast::contention
+}  // namespace contention
+}  // namespace stepcast

@@ -4,18 +4,48 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "sim/contention/contention.h"
+#include "sim/contention/equal_ranks.h"
 
-namespace stepcast::contention {
+namespace stepcast {
+
+// What passes took that were run by themselves, for the steps that have them in common.  Belongs to
+// one thread.
+class LonePassCache {
+ public:
+  using Known = std::vector<std::pair<contention::LonePassBegin, contention::LonePassEnd>>;
+
+  // `key`: everything that decides what the pass takes.  The reference holds until the next call
+  // of make_room().
+  Known& of(const std::vector<int64_t>& key);
+  // Forgets all where that is much.
+  void make_room();
+
+ private:
+  struct Kept {
+    std::vector<int64_t> key;
+    Known known;
+  };
+  std::map<uint64_t, std::vector<Kept*>> by_hash_;
+  std::deque<Kept> kept_;
+};
+
+namespace contention {
 
 // As run_equal_ranks(), of `given` lanes that are equal, without a record; nothing where something
 // of a rank may run beside a pass that is not part of it, or where passes have to be run again and
 // again, since the host is late for each in its own way.  Nothing either where run_contended()
-// throws.  O(items), and each pass once for each way in which it begins.
+// throws.  `cache` may be null.  O(items), and each pass once for each way in which it begins.
 std::optional<ContentionResult> run_lone_passes(const OpGraph& graph, const Prices& prices,
                                                 int64_t given, int64_t slow_compute,
-                                                int64_t slow_communication, bool merge);
+                                                int64_t slow_communication, bool merge,
+                                                LonePassCache* cache = nullptr);
 
-}  // namespace stepcast::contention
+}  // namespace contention
+}  // namespace stepcast

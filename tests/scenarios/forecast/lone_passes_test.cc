@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps whose passes are each run once by themselves, against the engine that runs all of them
+// beside everything else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "scenarios/forecast/step.h"
+#include "scenarios/pricing_table.h"
+#include "scenarios/scenario.h"
+#include "sim/contention/contention.h"
+#include "sim/contention/lone_passes.h"
+#include "sim/engine/run.h"
+#include "tests/random_cases.h"
+#include "tests/scenarios/forecast/random_layouts.h"
+
+namespace stepcast::lone_passes_test {
+namespace {
+
+using stepcast::testing::RandomLayouts;
+
+// What differs between the step of lone passes and that of the engine.
+std::string difference(const ContentionResult& got, const ContentionResult& want) {
+  std::string out;
+  const LaneResult &a = got.lanes, &b = want.lanes;
+  if (a.end != b.end) out += "ends ";
+  if (a.makespan != b.makespan) out += "makespan ";
+  if (a.span != b.span) out += "span ";
+  if (a.rank_ops != b.rank_ops) out += "rank_ops ";
+  if (a.last_role != b.last_role) out += "last_role ";
+  if (got.shared_ops != want.shared_ops) out += "shared_ops ";
+  return out;
+}
+
+std::optional<ContentionResult> lone(const PricedStep& step, int64_t compute, int64_t communication,
+                                     bool merge = true) {
+  return contention::run_lone_passes(step.graph, step.prices, 1, compute, communication, merge);
+}
+
+ContentionResult plain(const PricedStep& step, int64_t compute, int64_t communication) {
+  LaneSet lanes;
+  lanes.digits = {{Axis::tp, 1}};
+  const Interference factors{static_cast<double>(compute) / kNominal,
+                             static_cast<double>(communication) / kNominal};
+  return run_contended(step.graph, step.prices, lanes, {}, factors, {.fold = false});
+}
+
+TEST(LonePasses, TakeAsLongAsBesideEverythingElse) {
+  RandomLayouts layouts(31);
+  std::mt19937 random(32);
+  uint64_t alone = 0;
+  const uint64_t cases = testing::random_cases(150);
+  for (uint64_t i = 0; i < cases; ++i) {
+    const Scenario s = layouts.next();
+    std::optional<PricedStep> step =
+        price_if_possible(lower_step(s, s.schedule), pricing_table(s).table);
+    if (!step) continue;
+    // A host that is far ahead, one that is late now and then, one that is late throughout.
+    const int64_t slower = std::array{0, 1, 1, 4, 20}[random() % 5];
+    for (Time& t : step->prices.by_launch) t *= slower;
+    const int64_t compute = kNominal + static_cast<int64_t>(random() % 3 * (random() % 2000));
+    const int64_t communication = kNominal + 1 + static_cast<int64_t>(random() % 4000);
+    const bool merge = random() % 4 > 0;
+    std::optional<ContentionResult> got;
+    try {
+      got = lone(*step, compute, communication, merge);
+      if (!got) continue;
+      ASSERT_EQ(difference(*got, plain(*step, compute, communication)), "")
+          << s.schedule.name << ", layout " << i;
+    } catch (const Deadlock&) {
+      ASSERT_FALSE(got) << s.schedule.name << ", layout " << i;
+    }
+    ++alone;
+  }
+  EXPECT_GT(alone, cases / 4);
+}
+
+PricedStep priced(const Scenario& scenario) {
+  return price_step(lower_step(scenario, scenario.schedule), pricing_table(scenario).table);
+}
+
+Scenario scenario_of(const std::string& rest) {
+  return load_scenario_text(
+      "model: {preset: gpt3-1.3b, num_hidden_layers: 8}\ncluster: dgx-a100-80g x 1\n" + rest,
+      "run.yaml");
+}
+
+constexpr int64_t kCompute = 5000, kCommunication = 6000;
+
+TEST(LonePasses, AreThoseOfPipelinesThatExchangeBetweenPasses) {
+  for (const char* rest :
+       {"parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 1024}\nschedule: 1f1b\n",
+        "parallel: {tp: 2, pp: 4, vpp: 2}\nbatch: {global: 16, micro: 1, seq: 1024}\n"
+        "schedule: interleaved\n",
+        "parallel: {tp: 8}\nbatch: {global: 16, micro: 1, seq: 1024}\n"}) {
+    const Scenario s = scenario_of(rest);
+    const PricedStep step = priced(s);
+    const auto got = lone(step, kCompute, kCommunication);
+    ASSERT_TRUE(got) << rest;
+    EXPECT_EQ(difference(*got, plain(step, kCompute, kCommunication)), "") << rest;
+  }
+}
+
+TEST(LonePasses, AreNoneWhereTransfersRunBesidePasses) {
+  const Scenario s = scenario_of(
+      "parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 1024}\n"
+      "schedule: {kind: 1f1b, p2p: async}\n");
+  EXPECT_FALSE(lone(priced(s), kCompute, kCommunication));
+}
+
+TEST(LonePasses, AreNoneWhereGradientsAreReducedBesidePasses) {
+  const Scenario s = scenario_of(
+      "parallel: {tp: 2, zero: 1, overlap: {dp_grad: true}}\n"
+      "batch: {global: 16, micro: 1, seq: 1024}\n");
+  EXPECT_FALSE(lone(priced(s), kCompute, kCommunication));
+}
+
+// A step that never ends, and one too long to count, are left to the engine that says so.
+TEST(LonePasses, AreNoneOfAStepThatDeadlocksOrIsTooLong) {
+  const Scenario s = scenario_of(
+      "parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 1024}\nschedule: 1f1b\n");
+  PricedStep step = priced(s);
+  PricedStep stuck = priced(s);
+  std::erase_if(stuck.graph.roles.back().items,
+                [](const Item& i) { return i.kind == ItemKind::post; });
+  EXPECT_FALSE(lone(stuck, kCompute, kCommunication));
+  for (Price& price : step.prices.by_work) price.time *= 1'000'000;
+  EXPECT_FALSE(lone(step, kCompute, kCommunication));
+}
+
+}  // namespace
+}  // namespace stepcast::lone_passes_test
