@@ -1028,7 +1028,8 @@ void draft_software(const ArgumentReader& a, const SoftwareOfFile& of, ScenarioD
 
 }  // namespace
 
-void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {
+void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft,
+                    bool with_model) {
   MegatronSizes sizes;
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
   sizes.cp = a.whole("context_parallel_size", 1);
@@ -1045,7 +1046,10 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
 
   const SoftwareOfFile software = software_of(a);
   draft_software(a, software, draft);
-  ModelDraft(a, sizes, draft).write();
+  if (with_model)
+    ModelDraft(a, sizes, draft).write();
+  else
+    sizes.layers = std::clamp<int64_t>(a.whole("num_layers", 0), 0, kMostLayers);
   ImportCluster of_its_time = cluster;
   if (cluster.assumed && software.old()) of_its_time.preset = "dgx-a100-80g";
   draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);

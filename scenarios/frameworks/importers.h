@@ -47,6 +47,8 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts);
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts);
+void import_nemo(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts);
 void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                        ImportCounts& counts);
 void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
