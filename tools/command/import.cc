@@ -57,6 +57,19 @@ std::string file_in(const std::string& path) {
 
 }  // namespace
 
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
+  return [folder = std::filesystem::path(path).parent_path()](
+             std::string_view name) -> std::optional<std::string> {
+    constexpr std::uintmax_t kLargest = 1 << 20;
+    const std::filesystem::path file = folder / std::filesystem::path(name);
+    std::error_code none;
+    if (!std::filesystem::is_regular_file(file, none) ||
+        std::filesystem::file_size(file, none) > kLargest || none)
+      return {};
+    return read_whole_file(file.string());
+  };
+}
+
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file) {
   ImportRequest request;
@@ -77,6 +90,7 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
   }
   request.cluster.gpu = args.gpu;
   request.given = args.given;
+  if (path != "-") request.files = files_beside(path);
   request.set = parse_sets(args.set);
   return request;
 }
