@@ -194,8 +194,8 @@ ImportedRun import_run(const ImportRequest& request) {
   draft.set("schema", int64_t{1}, "");
   draft.set_text("name", name_of_run(request), "");
   std::vector<std::string> warnings;
-  kImporters[kind]({problems, file, config, request.set, request.given, &warnings}, request.cluster,
-                   draft, counts);
+  kImporters[kind]({problems, file, config, request.set, request.given, &warnings, request.files},
+                   request.cluster, draft, counts);
   for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
   problems.throw_if_any();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ struct ImportSources {
   std::span<const std::pair<std::string, std::string>> set{};  // --set
   std::span<const std::string> given{};                        // ImportRequest::given
   std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
+  std::function<std::optional<std::string>(std::string_view)> files{};  // ImportRequest::files
 
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;

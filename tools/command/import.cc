@@ -79,6 +79,18 @@ std::string config_in(const std::string& path) {
   return fs::exists(config, none) ? config.string() : path;
 }
 
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
+  return
+      [folder = fs::path(path).parent_path()](std::string_view name) -> std::optional<std::string> {
+        constexpr std::uintmax_t kLargest = 1 << 20;
+        const fs::path file = folder / fs::path(name);
+        std::error_code none;
+        if (!fs::is_regular_file(file, none) || fs::file_size(file, none) > kLargest || none)
+          return {};
+        return read_whole_file(file.string());
+      };
+}
+
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file) {
   ImportRequest request;
@@ -97,6 +109,7 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
   }
   request.cluster.gpu = args.gpu;
   request.given = args.given;
+  if (path != "-") request.files = files_beside(path);
   request.set = parse_sets(args.set);
   return request;
 }
