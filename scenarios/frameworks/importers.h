@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ struct ImportSources {
   std::span<const std::pair<std::string, std::string>> set{};  // --set
   std::span<const std::string> given{};                        // ImportRequest::given
   std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
+  std::function<std::optional<std::string>(std::string_view)> files{};  // ImportRequest::files
 
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
@@ -47,6 +49,8 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts);
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts);
+void import_nemo(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts);
 void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                        ImportCounts& counts);
 void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
