@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "no
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { browser, examples, here, open, place, report, run, seriousFindings, settle, stateOf, tools } from "./harness.mjs";
+import { browser, examples, here, open, place, report, run, settle, stateOf, tools } from "./harness.mjs";
 
 const redraws = (page) => page.evaluate(() => Number(document.querySelector("#gantt canvas").dataset.redraw));
 
@@ -223,14 +223,6 @@ describe("a small step", () => {
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 420);
     await close();
   });
-
-  for (const colorScheme of ["light", "dark"])
-    test(`axe has no serious finding, ${colorScheme}`, async () => {
-      const { page, close } = await open(toy.path, { colorScheme });
-      await page.keyboard.press("m");
-      assert.deepEqual(await seriousFindings(page, readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8")), []);
-      await close();
-    });
 });
 
 describe("a step on ranks of unequal length", () => {

@@ -6,9 +6,8 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import { open, place, run, seriousFindings, settle, stateOf, tableOf, tools } from "./harness.mjs";
+import { open, place, run, settle, stateOf, tableOf } from "./harness.mjs";
 
-const axe = () => readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8");
 const redraw = (page) => page.locator("#scatter canvas").evaluate((c) => Number(c.dataset.redraw));
 const selected = (page) => page.locator("#scatter .details h3").innerText();
 
@@ -139,13 +138,6 @@ describe("a store", () => {
     assert.ok(!await page.locator("#scatter canvas").isVisible());
     await close();
   });
-
-  for (const colorScheme of ["light", "dark"])
-    test(`axe has no serious finding, ${colorScheme}`, async () => {
-      const { page, close } = await open(path, { colorScheme });
-      assert.deepEqual(await seriousFindings(page, axe()), []);
-      await close();
-    });
 
   test("names out of it are text", async () => {
     const bad = `<script>window.pwned=1</script>'"<img src=x onerror="window.pwned=2">`;
