@@ -209,9 +209,10 @@ std::vector<Scaling> scalings(const std::vector<RunRow>& rows) {
   for (auto& [setting, runs] : by_setting) {
     std::ranges::stable_sort(runs, {}, [](const ScaledRun& run) { return run.row->gpus; });
     // The first of equal size.
-    const auto [last, end] =
-        std::ranges::unique(runs, {}, [](const ScaledRun& run) { return run.row->gpus; });
-    runs.erase(last, end);
+    const auto same_size = [](const ScaledRun& a, const ScaledRun& b) {
+      return a.row->gpus == b.row->gpus;
+    };
+    runs.erase(std::unique(runs.begin(), runs.end(), same_size), runs.end());
     const RunRow& first = *runs.front().row;
     if (runs.back().row->gpus < kSpan * first.gpus) continue;
     const auto loss = [&](const ScaledRun& run, double first_s, double run_s) {
