@@ -342,6 +342,7 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
   std::vector<Argument> arguments = nemo.read(file);
   if (in.problems.any()) return;
   draft_megatron_file(std::move(arguments), in, cluster, draft, counts);
+  draft.set_text("software", "nemo", "");
   nemo.draft(draft);
 }
 

@@ -13,7 +13,8 @@
 
 namespace stepcast {
 
-// hf, megatron-args, megatron-log, bridge, nemo, torchtitan, deepspeed, nanotron.
+// hf, megatron-args, megatron-log, bridge, nemo, torchtitan, deepspeed, accelerate, axolotl,
+// nanotron.
 std::span<const std::string_view> import_kinds();
 
 // The kind that reads a text, if it is a log with measured steps: megatron-log, bridge (of NeMo

@@ -55,6 +55,10 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
                        ImportCounts& counts);
 void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                       ImportCounts& counts);
+void import_accelerate(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                       ImportCounts& counts);
+void import_axolotl(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                    ImportCounts& counts);
 void import_nanotron(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                      ImportCounts& counts);
 
@@ -85,6 +89,12 @@ struct ConfigModel {
 };
 std::optional<ConfigModel> draft_config_model(const Value& config, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts);
+// The model of a file that does not say it: that of --model's config.json, or the one that is
+// stated
+// (-s model=PRESET).  `whose` begins the message where neither is given: "DeepSpeed's file".
+// Returns how long its sequences can be, 0: it does not say; nothing if there were problems.
+std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::string& whose,
+                                          ScenarioDraft& draft, ImportCounts& counts);
 // Adds what loading refuses in the model of a config.json, --set applied, but for what is not
 // supported yet (E130).  It sees null, which a scenario does not have, and knows the exact places.
 // REQUIRES: draft_config_model returned something.

@@ -41,6 +41,13 @@ bool has_arguments(const Value& v) {
   return false;
 }
 
+bool is_scenario(const Value& v) {
+  return has_key(v, {"schema", "extends"}) ||
+         (has_key(v, {"model", "cluster"}) &&
+          has_key(v, {"parallel", "batch", "schedule", "kernels", "measured"})) ||
+         (has_key(v, {"model"}) && has_key(v, {"cluster"}));
+}
+
 // NeMo's and Megatron-Bridge's files have a section `model`, as have those of models of other kinds
 // (speech, images): what tells them is how a transformer is laid out, or its sizes.
 std::string_view kind_of_sections(const Value& v, const Value& model) {
@@ -64,10 +71,10 @@ std::string_view kind_of_sections(const Value& v, const Value& model) {
 }
 
 std::string_view kind_of_mapping(const Value& v) {
-  if (has_key(v, {"schema", "extends"}) || (has_key(v, {"cluster"}) && has_key(v, {"model"})))
-    return {};
-  if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config",
-                  "distributed_type"}))
+  if (has_key(v, {"distributed_type"})) return "accelerate";
+  if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
+    return "axolotl";
+  if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config"}))
     return "deepspeed";
   if (has_key(v, {"train_batch_size"}) &&
       has_key(v, {"fp16", "bf16", "optimizer", "steps_per_print"}))
@@ -124,6 +131,7 @@ std::string_view kind_of_file(const std::string& text) {
   if (!script) {
     if (const std::string_view log = kind_of_log(text); !log.empty()) return log;
     if (const Value v = mapping_of(text); v.is_mapping()) {
+      if (is_scenario(v)) return {};  // its comments may say where its values come from
       const std::string_view kind = kind_of_mapping(v);
       if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
     }
