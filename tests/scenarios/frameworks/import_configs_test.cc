@@ -38,7 +38,7 @@ TEST(ImportNemo, InterpolationsAreCalculated) {
       imported("nemo", nemo("  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n"
                             "  max_position_embeddings: ${training.model.encoder_seq_length}\n"
                             "  tensor_model_parallel_size: ${oc.env:TP,2}\n"
-                            "  data: {seq_length: ${..encoder_seq_length}}\n"));
+                            "  data: {seq_length: \"${..encoder_seq_length}\"}\n"));
   EXPECT_EQ(value_of(run, "model.intermediate_size"), "2048");
   EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
   EXPECT_EQ(value_of(run, "parallel.tp"), "2");
@@ -87,7 +87,7 @@ TEST(ImportNemo, WhatIsNoTransformerIsRefusedByName) {
 
 TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
   const std::string tuning =
-      "trainer: {num_nodes: 1, devices: 8}\nmodel: {restore_from_path: ???, micro_batch_size: 1, "
+      "trainer: {num_nodes: 1, devices: 8}\nmodel: {restore_from_path: null, micro_batch_size: 1, "
       "global_batch_size: 8, tensor_model_parallel_size: 2, encoder_seq_length: 64}\n";
   EXPECT_EQ(import_failure("nemo", tuning).codes, "E332");
   ImportRequest with_model = request("auto", tuning);
