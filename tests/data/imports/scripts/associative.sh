@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 declare -A LAYERS=([1b]=16 [3b]=28 [8b]=32)
 declare -A WIDTH
 WIDTH[1b]=2048

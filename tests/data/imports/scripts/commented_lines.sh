@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 torchrun \
   --nproc_per_node 8 --nnodes 4 \
   pretrain_gpt.py \

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # ZeRO by a file that the script writes.
 BASE_PATH=/data
 DS_CONFIG=ds_config.json

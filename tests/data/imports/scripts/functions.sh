@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Settings by functions, as schedulers' helpers have them.
 set_model() {
   local size=$1

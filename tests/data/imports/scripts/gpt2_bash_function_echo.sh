@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 width_of() { echo $(( $1 * 64 )); }
 HEADS=16
 WIDTH=$(width_of $HEADS)

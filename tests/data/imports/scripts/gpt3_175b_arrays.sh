@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The largest GPT model on one's own nodes.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8

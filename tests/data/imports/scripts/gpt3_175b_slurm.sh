@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 #SBATCH --job-name=gpt3
 #SBATCH --nodes=128
 #SBATCH --ntasks-per-node=1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 read -r -d '' CMD <<EOM
 pretrain_gpt.py --num-layers 36 --hidden-size 1280 --num-attention-heads 20
  --seq-length 1024 --max-position-embeddings 1024 --vocab-size 51200

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Starts the script beside it with its arguments.
 export WORLD_SIZE=2
 export KUBERNETES_CONTAINER_RESOURCE_GPU=8

@@ -1,4 +1,5 @@
 #! /bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Of the time when there was one kind of model parallelism.
 WORLD_SIZE=8
 DISTRIBUTED_ARGS="--nproc_per_node $WORLD_SIZE --nnodes 4 --node_rank 0"

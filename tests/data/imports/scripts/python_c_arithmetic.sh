@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 NODES=4
 GPUS=8
 WORLD=$(($NODES * $GPUS))

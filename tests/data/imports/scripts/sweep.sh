@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 export NCCL_DEBUG=WARN
 for MBS in 2 4; do
   for SEQ in 4096; do

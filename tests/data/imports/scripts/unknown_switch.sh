@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 EXTRA=""
 if [ "${USE_FP8:-0}" = "1" ]; then EXTRA="$EXTRA --fp8-format hybrid"; fi
 if [ "$PROFILE" = yes ]; then

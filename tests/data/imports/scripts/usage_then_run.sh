@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 if [ $# -lt 2 ]; then
   echo "usage: $0 LAYERS GLOBAL_BATCH [--fp16]"
   exit 1

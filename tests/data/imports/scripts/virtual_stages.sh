@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 PP=8; VPP=2; LAYERS=32
 PER=$(( LAYERS / PP / VPP ))
 torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py \
