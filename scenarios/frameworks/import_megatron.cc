@@ -52,7 +52,7 @@ constexpr CostArgument kMegatron[] = {
     {"max_position_embeddings", "model.max_position_embeddings"},
     {"make_vocab_size_divisible_by", "model.vocab_size"},
     {"vocab_size", "model.vocab_size"},
-    {"padded_vocab_size", "model.vocab_size"},
+    {"padded_vocab_size", "model.vocab_size", As::input(), "pad_vocab_size_to"},
     {"tokenizer_type", "model.vocab_size"},
     {"merge_file", "model.vocab_size"},
     {"vocab_extra_ids", "model.vocab_size"},
@@ -100,7 +100,8 @@ constexpr CostArgument kMegatron[] = {
     {"moe_latent_size", "model", As::left_out("0")},
 
     // Layout.
-    {"tensor_model_parallel_size", "parallel.tp"},
+    // Before there were pipelines (2020) tp was all of model parallelism.
+    {"tensor_model_parallel_size", "parallel.tp", As::input(), "model_parallel_size"},
     {"pipeline_model_parallel_size", "parallel.pp"},
     {"context_parallel_size", "parallel.cp"},
     {"expert_model_parallel_size", "parallel.ep"},
@@ -125,10 +126,10 @@ constexpr CostArgument kMegatron[] = {
     {"world_size", "cluster.nodes"},
     {"data_parallel_size", "cluster.nodes"},
     {"nnodes", "cluster.nodes", As::input(), "num_nodes|nodes"},
-    {"nproc_per_node", "cluster.nodes", As::input(), "num_gpus_per_node|gpus_per_node"},
+    {"nproc_per_node", "cluster.nodes", As::input(), "num_gpus_per_node|gpus_per_node|num_gpus"},
 
     // Batch.
-    {"micro_batch_size", "batch.micro"},
+    {"micro_batch_size", "batch.micro", As::input(), "batch_size"},
     {"global_batch_size", "batch.global"},
     {"seq_length", "batch.seq", As::input(), "encoder_seq_length|sequence_length"},
     {"decoder_seq_length", "batch.encoder_seq"},
@@ -357,13 +358,13 @@ bool says_how_many_nodes(std::string_view name) {
 }
 
 bool says_gpus_of_a_node(std::string_view name) {
-  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node";
+  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node" ||
+         name == "num_gpus";
 }
 
 // How many GPUs there are is known where the script runs, and assumed where it is not.
 bool says_how_many_gpus(std::string_view name) {
-  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size" ||
-         name == "num_gpus";
+  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size";
 }
 
 bool changes_cost(std::string_view name) {
@@ -533,16 +534,18 @@ std::string program_of(const ShellCommand& command) {
 // Programs that take the arguments of a model and do not train it.
 bool trains_nothing(const ShellCommand& command) {
   const std::string name = lower_case(program_of(command));
-  for (const std::string_view part : {"preprocess",      "convert",   "checkpoint_util",
-                                      "checkpoint/util", "generat",   "eval",
-                                      "inference",       "server",    "merge",
-                                      "export",          "tools/",    "tasks/main",
-                                      "build_",          "quantiz",   "ptq",
-                                      "create_",         "hf2",       "2hf",
-                                      "prompt",          "benchmark", "estimate",
-                                      "report_memory"})
+  for (const std::string_view part :
+       {"preprocess",   "convert", "checkpoint_util", "checkpoint/util",
+        "generat",      "eval",    "inference",       "server",
+        "merge",        "export",  "tools/",          "build_",
+        "quantiz",      "ptq",     "create_",         "hf2",
+        "2hf",          "prompt",  "benchmark",       "estimate",
+        "report_memory"})
     if (name.find(part) != name.npos) return true;
-  return false;
+  // Megatron's tasks are fine-tuning where they are given something to train on.
+  return name.ends_with("tasks/main.py") &&
+         std::none_of(command.words.begin(), command.words.end(),
+                      [](const ShellWord& w) { return w.text.starts_with("--train-data"); });
 }
 
 // Whether the arguments that change the cost are the same.
@@ -560,7 +563,7 @@ bool same_costs(const std::vector<ShellArgument>& a, const std::vector<ShellArgu
 bool has_sizes(const std::vector<ShellArgument>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const ShellArgument& a) {
     return a.argument.name == "num_layers" || a.argument.name == "hidden_size" ||
-           a.argument.name == "micro_batch_size";
+           a.argument.name == "micro_batch_size" || a.argument.name == "batch_size";
   });
 }
 

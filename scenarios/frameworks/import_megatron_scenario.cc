@@ -204,6 +204,7 @@ class ModelDraft {
   void write_positions() {
     const bool rotary = a_.flag("use_rotary_position_embeddings");
     std::string type = a_.word("position_embedding_type", rotary ? "rope" : "learned_absolute");
+    type.erase(0, type.rfind('.') + 1);  // "PositionEmbeddingType.alibi", as a list prints it
     Origin why = a_.given("position_embedding_type")
                      ? a_.origin("position_embedding_type")
                      : given_or_default("use_rotary_position_embeddings");

@@ -16,8 +16,8 @@ namespace stepcast {
 namespace {
 
 // Limits of what is followed: characters of text that is made, and statements that are carried out.
-constexpr size_t kMostCharacters = 32'000'000, kMostStatements = 400'000;
-constexpr size_t kLongestText = 1'000'000;
+constexpr size_t kMostCharacters = 16'000'000, kMostStatements = 400'000;
+constexpr size_t kLongestText = 250'000;
 constexpr int kMostCalls = 30;
 constexpr size_t kMostRounds = 1000;
 
@@ -410,7 +410,8 @@ class ShellReader {
           continue;
         }
         size_t made = 0;
-        for (const ShellText& v : values) made += v.text.size();
+        for (const ShellText& v : values)
+          made += v.text.size() + 32;  // a word costs more than its text
         if (!spend(made) || current.text.size() + made > kLongestText) {
           if (!script_.cut) script_.cut = in.mark_at(before);
           break;
@@ -1435,7 +1436,7 @@ class ShellReader {
           const bool is_index = is_digits(k);
           old.items.emplace_back(is_index ? fmt::format("{}", old.items.size()) : k,
                                  std::move(item));
-          spend(old.items.back().second.text.size());
+          spend(old.items.back().second.text.size() + 32);
         }
         v.items = std::move(old.items);
       }
@@ -1490,7 +1491,9 @@ class ShellReader {
         at = std::min(text.find('\n', at), inside.end);
         continue;
       }
-      size_t end = end_of_shell_word(text, at, inside.end);
+      // "([0]*3+[1]*45)" is Python's, not the shell's.
+      const size_t list = text[at] == '(' ? end_of_shell_group(text, at, inside.end) : at;
+      size_t end = end_of_shell_word(text, list, inside.end);
       if (end == at) end = at + 1;
       const size_t close = text[at] == '[' ? text.find("]=", at) : text.npos;
       if (close != text.npos && close < end) {
@@ -1636,6 +1639,10 @@ class ShellReader {
       return {Truth::unknown, Truth::unknown};
     }
     if (is_program(first, "bash") || is_program(first, "sh") || first == "sbatch") {
+      if (node.document) {  // "sbatch <<EOF"
+        follow(inputs_.emplace_back(document_of(node)), nullptr);
+        return {Truth::unknown, Truth::unknown};
+      }
       if (first == "sbatch") tell_slurm(arguments);
       size_t i = 0;
       while (i < arguments.size() && arguments[i].text.starts_with('-') &&
