@@ -79,17 +79,43 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane) {
   return fmt::format("rank {} ({})", rank, text);
 }
 
+namespace {
+
+// Of equal ranks.  Throws InputError without a place.
+LaneResult interfering(const OpGraph& graph, const Prices& prices, const Interference& factors) {
+  return run_contended(graph, prices, LaneSet{}, Traffic{}, factors).lanes;
+}
+
+// The step with interference, where it is known without the undisturbed run that there is any: the
+// step takes no less with it, so that it can be counted without it if it can be with it.
+std::optional<Time> interfering_step(const Scenario& scenario, const CostTable* table,
+                                     const OpGraph& graph, const Prices& prices) {
+  if (is_perturbed(scenario)) return {};
+  try {
+    const InterferenceChoice choice = choose_interference(scenario, table, Time{});
+    if (!choice.factors) return {};
+    const LaneResult ranks = interfering(graph, prices, *choice.factors);
+    if (choose_interference(scenario, table, ranks.makespan).factors)
+      return cost_of(scenario, ranks);
+  } catch (const InputError&) {  // too long for it, or there are no factors
+  }
+  return {};
+}
+
+}  // namespace
+
 Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
                   const Prices& prices, Time most) {
+  if (most == Time::max()) {
+    if (const auto time = interfering_step(scenario, table, graph, prices)) return *time;
+  }
   const Time undisturbed =
       cost_of(scenario, stepcast::run(compile(graph, prices), Record::nothing));
   if (is_perturbed(scenario) || undisturbed > most) return undisturbed;
   const InterferenceChoice choice = choose_interference(scenario, table, undisturbed);
   if (!choice.factors) return undisturbed;
   try {
-    const ContentionResult contended =
-        run_contended(graph, prices, LaneSet{}, Traffic{}, *choice.factors);
-    return cost_of(scenario, contended.lanes);
+    return cost_of(scenario, interfering(graph, prices, *choice.factors));
   } catch (TooLongForLanes& e) {
     throw TooLongForLanes(with_code_and_file(std::move(e), "E123", scenario.file).diagnostics);
   } catch (InputError& e) {

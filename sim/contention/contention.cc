@@ -40,6 +40,7 @@
 #include "sim/contention/contention_engine.h"
 #include "sim/contention/equal_ranks.h"
 #include "sim/contention/folded_traffic.h"
+#include "sim/contention/lone_passes.h"
 #include "sim/diagnostic.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
@@ -744,6 +745,12 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
   if (options.fold && !lanes.jitter) folded = fold_lanes(lanes, true);
   if (folded && contention::are_equal(*folded) && !(options.record && options.ops) &&
       (compute != kNominal || communication != kNominal)) {
+    if (!options.record) {
+      std::optional<ContentionResult> lone =
+          contention::run_lone_passes(graph, prices, static_cast<int64_t>(folded->of.size()),
+                                      compute, communication, options.merge);
+      if (lone) return *std::move(lone);
+    }
     return contention::run_equal_ranks(graph, prices, *folded, compute, communication,
                                        options.merge, options.record);
   }

@@ -83,6 +83,27 @@ class EqualRanks {
   }
 
   ContentionResult run() {
+    run_all();
+    return result();
+  }
+
+  LonePassEnd run_lone_pass(const LonePassBegin& begin) {
+    Role& role = roles_.front();
+    role.host.front() = begin.host;
+    role.exact = begin.over >= 0;
+    if (role.exact) role.over = begin.over;
+    run_all();
+    LonePassEnd end;
+    end.time = role.time;
+    if (role.exact) end.over = static_cast<int64_t>(role.over);
+    end.first_start = role.first_start;
+    end.collectives = shared_ops_;
+    end.launch_mattered = role.launch_mattered;
+    return end;
+  }
+
+ private:
+  void run_all() {
     for (uint32_t r = 0; r < roles_.size(); ++r) queue(r);
     for (;;) {
       drain();
@@ -98,10 +119,8 @@ class EqualRanks {
       }
     }
     throw_deadlock();
-    return result();
   }
 
- private:
   void prepare(uint32_t r) {
     Role& role = roles_[r];
     const RoleThreads& threads = program_.roles[r];
@@ -715,6 +734,8 @@ class EqualRanks {
     for (const RoleOps& role : graph_.roles) {
       if (std::ranges::any_of(role.items, posts_elsewhere)) quiet_ = false;
     }
+    // Of a single pass nothing comes twice.
+    if (graph_.roles.size() == 1 && graph_.roles.front().items.size() == 1) quiet_ = false;
     if (!quiet_) return;
     for (uint32_t r = 0; r < roles_.size(); ++r) {
       roles_[r].quiet.stretches = stretches_of_roles_like(r);
@@ -1144,6 +1165,12 @@ ContentionResult run_equal_ranks(const OpGraph& graph, const Prices& prices,
   return equal::EqualRanks(graph, prices, static_cast<int64_t>(folded.of.size()), slow_compute,
                            slow_communication, merge, record)
       .run();
+}
+
+LonePassEnd run_lone_pass(const OpGraph& graph, const Prices& prices, const LonePassBegin& begin,
+                          int64_t slow_compute, int64_t slow_communication, bool merge) {
+  return equal::EqualRanks(graph, prices, 1, slow_compute, slow_communication, merge, false)
+      .run_lone_pass(begin);
 }
 
 }  // namespace stepcast::contention

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where transfers are waited for between passes, as frameworks do that exchange activations and go
+// on when they have come, nothing but a pass's own collectives runs beside its compute.  What a
+// pass does then follows from the moment at which it begins, by addition, however compute and
+// communication slow each other within it.  So a pass is run once by the engine of equal ranks, and
+// after that it is a row of numbers, and the step the recurrence that sim/engine/run.cc evaluates:
+// roles are walked along their lists, and sleep where a rendezvous lacks a post.
+//
+// An example, in ms: a pass of compute of 8, the last 2 of which are beside an all-gather of 1 that
+// slows them by 1.5, takes 8.5; the ranks of a pipeline run it 64 times for each microbatch, and
+// the contention engine once.
+//
+// A pass may begin in different ways (LonePassBegin).  The host may come late to it, and then how
+// late matters; if not, any earlier moment of the host does as well.  And compute that goes on from
+// the pass before without a break keeps the fraction of 1/4096 ps.
+#include "sim/contention/lone_passes.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "sim/contention/equal_ranks.h"
+#include "sim/engine/role_queue.h"
+#include "sim/graph/program.h"
+#include "sim/lanes/lane_program.h"
+#include "sim/lanes/lane_recorder.h"
+
+namespace stepcast::contention {
+namespace lone {
+namespace {
+
+constexpr auto kCompute = static_cast<size_t>(Stream::compute);
+constexpr int64_t kUnset = INT64_MIN;
+
+// Thrown where the engine of equal ranks has to answer.
+struct NotLone {};
+
+// The end of something that begins at `begin`; a step that long is not counted.
+int64_t later(int64_t begin, int64_t by) {
+  if (begin > kLongestLaneTime || by > kLongestLaneTime) throw NotLone();
+  return begin + by;
+}
+
+struct LonePass {
+  std::array<bool, kStreams> uses{};
+  // Streams whose first op waits for none of the compute stream, so that it matters when they were
+  // free.
+  std::array<bool, kStreams> begins{};
+  std::array<bool, kStreams> loose{};  // nobody on the compute stream waits for the last op of it
+  bool seen = false;
+  int64_t launch = 0;  // what the host takes for it
+  std::vector<std::pair<LonePassBegin, LonePassEnd>> known;
+};
+
+struct LoneRole {
+  std::array<int64_t, kStreams> time{};
+  int64_t host = 0;
+  int64_t over = -1;  // as in LonePassBegin
+  int64_t first_start = kUnset;
+  uint32_t item = 0;
+  std::vector<int64_t> events;  // kUnset: not recorded
+};
+
+struct LoneMeeting {
+  int64_t begin = kUnset;
+  uint32_t posts = 0;
+  uint32_t sleepers = kNobody;
+};
+
+class LonePasses {
+ public:
+  LonePasses(const OpGraph& graph, const Prices& prices, int64_t given, int64_t slow_compute,
+             int64_t slow_communication, bool merge)
+      : graph_(graph),
+        prices_(prices),
+        given_(given),
+        slow_compute_(slow_compute),
+        slow_communication_(slow_communication),
+        merge_(merge),
+        launches_(varied_launches(graph, prices, {})),
+        passes_(graph.passes.size()),
+        roles_(graph.roles.size()),
+        meetings_(graph.rendezvous.size()),
+        queue_(graph.roles.size()) {
+    for (int64_t& time : launches_) time <<= kLaneFractionBits;
+    alone_.works = graph.works;
+    alone_.launches = graph.launches;
+    alone_.passes.resize(1);
+    alone_.roles.resize(1);
+    alone_.roles.front().items.resize(1);
+    for (const RoleOps& role : graph.roles) check(role);
+  }
+
+  ContentionResult run() {
+    while (!queue_.empty()) advance(queue_.take());
+    for (uint32_t r = 0; r < roles_.size(); ++r)
+      if (roles_[r].item < graph_.roles[r].items.size()) throw NotLone();
+    return result();
+  }
+
+ private:
+  LonePass& pass_of(const Item& item) {
+    LonePass& lone = passes_[static_cast<size_t>(item.pass)];
+    if (std::exchange(lone.seen, true)) return lone;
+    const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+    std::array<uint32_t, kStreams> last{};
+    for (uint32_t i = 0; i < pass.ops.size(); ++i) {
+      const auto s = static_cast<size_t>(pass.ops[i].stream);
+      lone.launch += launches_[static_cast<size_t>(pass.ops[i].launch)];
+      last[s] = i;
+      if (std::exchange(lone.uses[s], true) || s == kCompute) continue;
+      lone.begins[s] = std::ranges::none_of(pass.waits.of(i), [&](const Wait& w) {
+        return pass.ops[w.on].stream == Stream::compute;
+      });
+    }
+    for (size_t s = 0; s < kStreams; ++s) {
+      if (!lone.uses[s] || s == kCompute) continue;
+      lone.loose[s] = std::ranges::none_of(pass.waits.all(), [&](const Wait& w) {
+        return w.on == last[s] && !w.from_start && pass.ops[w.op].stream == Stream::compute;
+      });
+    }
+    return lone;
+  }
+
+  // Compute waits for all that a role takes part in before it goes on with a pass.  Whether
+  // collectives end with their pass is known when it is run; where they cannot, nothing need be
+  // run.
+  void check(const RoleOps& role) {
+    std::vector<uint32_t> open;  // posted, not joined
+    std::array<bool, kStreams> loose{};
+    std::vector<Stream> recorded;  // by event
+    for (const Item& item : role.items) {
+      const auto id = static_cast<uint32_t>(item.rendezvous);
+      switch (item.kind) {
+        case ItemKind::pass:
+          if (!open.empty() || std::ranges::find(loose, true) != loose.end()) throw NotLone();
+          loose = pass_of(item).loose;
+          break;
+        case ItemKind::post:
+          if (item.stream != Stream::compute) throw NotLone();
+          open.push_back(id);
+          break;
+        case ItemKind::join:
+          // Who joins without a post has no say in when it begins.
+          if (item.stream != Stream::compute || std::erase(open, id) == 0) throw NotLone();
+          break;
+        case ItemKind::record:
+          if (recorded.size() <= item.event) recorded.resize(size_t{item.event} + 1);
+          recorded[item.event] = item.stream;
+          break;
+        case ItemKind::wait:
+          if (item.stream == Stream::compute && item.event < recorded.size())
+            loose[static_cast<size_t>(recorded[item.event])] = false;
+          break;
+        case ItemKind::sync: break;
+      }
+    }
+  }
+
+  void advance(uint32_t r) {
+    LoneRole& role = roles_[r];
+    const std::vector<Item>& items = graph_.roles[r].items;
+    for (; role.item < items.size(); ++role.item)
+      if (!execute(r, role, items[role.item])) return;
+  }
+
+  // False if the item has to be tried again later.
+  bool execute(uint32_t r, LoneRole& role, const Item& item) {
+    int64_t& stream = role.time[static_cast<size_t>(item.stream)];
+    switch (item.kind) {
+      case ItemKind::pass: run_pass(role, item); return true;
+      case ItemKind::post: post(role, item); return true;
+      case ItemKind::join: return join(r, role, item);
+      case ItemKind::record: event(role, item) = stream; return true;
+      case ItemKind::wait: {
+        const int64_t until = event(role, item);
+        if (until < stream) return true;
+        stream = until;
+        if (item.stream == Stream::compute) role.over = -1;
+        return true;
+      }
+      case ItemKind::sync: role.host = std::max(role.host, stream); return true;
+    }
+    return true;
+  }
+
+  static int64_t& event(LoneRole& role, const Item& item) {
+    if (role.events.size() <= item.event) role.events.resize(size_t{item.event} + 1, kUnset);
+    return role.events[item.event];
+  }
+
+  void post(LoneRole& role, const Item& item) {
+    const auto id = static_cast<size_t>(item.rendezvous);
+    const Rendezvous& rendezvous = graph_.rendezvous[id];
+    role.host = later(role.host, launches_[static_cast<size_t>(rendezvous.launch)]);
+    LoneMeeting& meeting = meetings_[id];
+    meeting.begin = std::max({meeting.begin, role.time[kCompute], role.host});
+    shared_ops_ += given_;
+    if (++meeting.posts == rendezvous.parties) queue_.wake(meeting.sleepers);
+  }
+
+  bool join(uint32_t r, LoneRole& role, const Item& item) {
+    const auto id = static_cast<size_t>(item.rendezvous);
+    const Rendezvous& rendezvous = graph_.rendezvous[id];
+    LoneMeeting& meeting = meetings_[id];
+    if (meeting.posts < rendezvous.parties) {
+      queue_.sleep(r, meeting.sleepers);
+      return false;
+    }
+    const int64_t ps = prices_.by_work[static_cast<size_t>(rendezvous.work)].time.count();
+    if (ps > kLongestLaneTime / kNominal) throw NotLone();
+    const int64_t end = later(meeting.begin, ps * kNominal);
+    if (item.host_waits) role.host = std::max(role.host, end);
+    if (end < role.time[kCompute]) return true;
+    role.time[kCompute] = end;
+    role.over = -1;
+    return true;
+  }
+
+  void run_pass(LoneRole& role, const Item& item) {
+    const int64_t begin = role.time[kCompute];
+    LonePass& pass = pass_of(item);
+    for (size_t s = 0; s < kStreams; ++s)
+      if (role.time[s] > begin || (pass.begins[s] && role.time[s] < begin)) throw NotLone();
+    ++run_;
+    const LonePassEnd& end = end_of(item, pass, {role.host - begin, role.over});
+    for (size_t s = 0; s < kStreams; ++s)
+      if (pass.uses[s]) role.time[s] = later(begin, end.time[s]);
+    role.host = later(role.host, pass.launch);
+    role.over = end.over;
+    if (role.first_start == kUnset && end.first_start != kUnset)
+      role.first_start = begin + end.first_start;
+    shared_ops_ += end.collectives * given_;
+  }
+
+  const LonePassEnd& end_of(const Item& item, LonePass& pass, const LonePassBegin& begin) {
+    for (const auto& [known, end] : pass.known) {
+      if (known == begin ||
+          (known.over == begin.over && !end.launch_mattered && begin.host < known.host))
+        return end;
+    }
+    // Where each is another, running all of them by themselves takes longer.
+    constexpr int64_t kFew = 64;
+    if (++different_ > kFew + run_ / 8) throw NotLone();
+    const Pass& from = graph_.passes[static_cast<size_t>(item.pass)];
+    Pass& to = alone_.passes.front();
+    to.ops = from.ops;
+    to.waits = from.waits;
+    return pass.known
+        .emplace_back(begin, run_lone_pass(alone_, prices_, begin, slow_compute_,
+                                           slow_communication_, merge_))
+        .second;
+  }
+
+  ContentionResult result() {
+    ContentionResult out;
+    LaneResult& lanes = out.lanes;
+    lanes.lanes_run = 1;
+    int64_t last = kUnset;
+    for (uint32_t r = 0; r < roles_.size(); ++r) {
+      const LoneRole& role = roles_[r];
+      const int64_t end = *std::ranges::max_element(role.time);
+      if (end > kLongestLaneTime) throw NotLone();
+      lanes.end.emplace_back(static_cast<size_t>(given_), to_time(end));
+      int64_t ops = 0;
+      for (const Item& item : graph_.roles[r].items)
+        if (item.kind == ItemKind::pass)
+          ops += std::ssize(graph_.passes[static_cast<size_t>(item.pass)].ops);
+      lanes.rank_ops += ops * given_;
+      const int64_t first = role.first_start == kUnset ? 0 : role.first_start;
+      lanes.span = std::max(lanes.span, to_time(end) - to_time(first));
+      if (end <= last) continue;
+      last = end;
+      lanes.last_role = r;
+    }
+    lanes.makespan = to_time(std::max<int64_t>(last, 0));
+    out.shared_ops = shared_ops_;
+    return out;
+  }
+
+  const OpGraph& graph_;
+  const Prices& prices_;
+  const int64_t given_;
+  const int64_t slow_compute_, slow_communication_;
+  const bool merge_;
+  std::vector<int64_t> launches_;  // in 1/4096 ps
+  std::vector<LonePass> passes_;
+  std::vector<LoneRole> roles_;
+  std::vector<LoneMeeting> meetings_;
+  RoleQueue queue_;
+  OpGraph alone_;  // of the pass that is run by itself
+  int64_t shared_ops_ = 0;
+  int64_t run_ = 0, different_ = 0;  // passes
+};
+
+}  // namespace
+}  // namespace lone
+
+std::optional<ContentionResult> run_lone_passes(const OpGraph& graph, const Prices& prices,
+                                                int64_t given, int64_t slow_compute,
+                                                int64_t slow_communication, bool merge) {
+  try {
+    return lone::LonePasses(graph, prices, given, slow_compute, slow_communication, merge).run();
+  } catch (const lone::NotLone&) {
+    return {};
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
+}  // namespace stepcast::contention
