@@ -3,7 +3,7 @@
 //
 // Each rank has a network port of its own, one link out and one in, which its pipeline transfers
 // and its gradient and parameter collectives share; tensor-parallel collectives stay inside a node
-// and are priced.
+// and are priced.  Llama-3 70B with the links of its cluster beside them.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -12,9 +12,13 @@
 #include <vector>
 
 #include "calibrate/price/price_graph.h"
+#include "scenarios/forecast/lane_set.h"
+#include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
 #include "sim/contention/contention.h"
+#include "topology/cluster/routes.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast {
 namespace {
@@ -132,6 +136,29 @@ void contended(benchmark::State& state, const Job& job, int64_t dp_lanes, bool s
       static_cast<double>(result.shared_ops) / static_cast<double>(result.lanes.rank_ops);
   state.counters["step_ms"] = static_cast<double>(result.lanes.makespan.count()) / 1e9;
 }
+
+// Llama-3 70B, TP8 PP4 with 64 microbatches on DGX H100: links and hashed routes of the cluster.
+// The argument: GPUs.
+void llama3_70b_hashed(benchmark::State& state) {
+  const int64_t dp = state.range(0) / 32;
+  const std::string text =
+      "name: hashed\nmodel: llama3-70b\ncluster: dgx-h100 x " + std::to_string(4 * dp) +
+      "\nparallel: {tp: 8, pp: 4, zero: 1}\nbatch: {global: " + std::to_string(64 * dp) +
+      ", micro: 1, seq: 8192}\nschedule: 1f1b\noverlap: {dp_grad: true, dp_param: true}\n"
+      "contention: {links: on, interference: off}\n";
+  const Scenario s = load_scenario_text(text, "hashed.yaml");
+  const OpGraph graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
+  const Prices prices =
+      price(graph, s.cluster, s.plan.grid, shipped_table(s.cluster.node.gpu.name));
+  const LaneSet lanes = lane_set(s, graph, prices, s.seed);
+  const Traffic traffic = traffic_of(graph, prices, s.plan.grid, s.placement, perturbed_graph(s),
+                                     route_options(s.cluster.fabric, s.seed), lanes);
+  ContentionResult result;
+  for ([[maybe_unused]] auto _ : state) result = run_contended(graph, prices, lanes, traffic, {});
+  state.counters["lanes_run"] = static_cast<double>(result.lanes.lanes_run);
+  state.counters["flow_events"] = static_cast<double>(result.flow_events);
+}
+BENCHMARK(llama3_70b_hashed)->Arg(64)->Arg(512)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 constexpr Interference kSlowing{1.161, 1.106};
 

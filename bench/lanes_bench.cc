@@ -40,18 +40,15 @@ Step llama_405b() {
 }
 
 // TP 8, PP 8, DP 16, 16 microbatches, on 1,024 GPUs.
-Step gpt3_1024() {
-  return make_step(load_scenario_text(R"(
-schema: 1
-name: gpt3-1024
-model: gpt3-175b
-cluster: {preset: dgx-a100-80g, nodes: 128}
-parallel: {tp: 8, pp: 8, dp: 16}
-batch: {global: 256, micro: 1, seq: 2048}
-schedule: 1f1b
-precision: bf16-mixed
-)",
-                                      "gpt3-1024.yaml"));
+// 16 microbatches of each replica.
+Step gpt3(int64_t gpus) {
+  const int64_t dp = gpus / 64;
+  const std::string text =
+      "schema: 1\nname: gpt3\nmodel: gpt3-175b\ncluster: {preset: dgx-a100-80g, nodes: " +
+      std::to_string(gpus / 8) + "}\nparallel: {tp: 8, pp: 8, dp: " + std::to_string(dp) +
+      "}\nbatch: {global: " + std::to_string(16 * dp) +
+      ", micro: 1, seq: 2048}\nschedule: 1f1b\nprecision: bf16-mixed\n";
+  return make_step(load_scenario_text(text, "gpt3.yaml"));
 }
 
 // Speeds within 6 % of each other, from a linear congruential generator.
@@ -116,17 +113,18 @@ void llama_one_slow_node_folded(benchmark::State& state) {
 }
 BENCHMARK(llama_one_slow_node_folded)->Unit(benchmark::kMillisecond);
 
+// The argument: GPUs.
 void gpt3_every_rank(benchmark::State& state) {
-  run_step(state, gpt3_1024(), {.fold = false});
+  run_step(state, gpt3(state.range(0)), {.fold = false});
 }
-BENCHMARK(gpt3_every_rank)->Unit(benchmark::kMillisecond);
+BENCHMARK(gpt3_every_rank)->Arg(64)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
 void gpt3_each_its_own_speed(benchmark::State& state) {
-  Step step = gpt3_1024();
+  Step step = gpt3(state.range(0));
   give_each_its_own_speed(step);
   run_step(state, step, {});
 }
-BENCHMARK(gpt3_each_its_own_speed)->Unit(benchmark::kMillisecond);
+BENCHMARK(gpt3_each_its_own_speed)->Arg(64)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
 // Growth: one role that runs `range` ops on 1,024 lanes (fewer than 1,024 ops: as many lanes as
 // ops), in layers of 13 kernels, a collective and the waits between.

@@ -60,6 +60,7 @@ stepcast_answer load(Request& request);
 stepcast_answer run(Request& request, Reporter& reporter);
 stepcast_answer compare(Request& request, Reporter& reporter);
 stepcast_answer search(Request& request, Reporter& reporter);
+stepcast_answer train(Request& request);
 stepcast_answer size(Request& request);
 stepcast_answer presets(Request& request);
 stepcast_answer import_run_file(Request& request);

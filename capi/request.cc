@@ -55,15 +55,40 @@ bool Request::flag(const char* key, bool otherwise) {
   return value->get<bool>();
 }
 
-std::optional<int64_t> Request::count(const char* key, int64_t least) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr) return {};
+namespace {
+
+int64_t count_of(const nlohmann::json& value, const char* key, int64_t least) {
   // What is larger than 64 bits reads as another kind.
-  if (!value->is_number_integer() || *value < least || *value > INT64_MAX)
+  if (!value.is_number_integer() || value < least || value > INT64_MAX)
     request_error("E004", std::string("'") + key +
                               "' of the request is no whole number of at least " +
                               std::to_string(least));
-  return value->get<int64_t>();
+  return value.get<int64_t>();
+}
+
+}  // namespace
+
+std::optional<int64_t> Request::count(const char* key, int64_t least) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return {};
+  return count_of(*value, key, least);
+}
+
+std::vector<int64_t> Request::counts(const char* key, int64_t least) {
+  std::vector<int64_t> all;
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return all;
+  if (!value->is_array()) wrong_kind(key, "list of numbers");
+  for (const nlohmann::json& item : *value) all.push_back(count_of(item, key, least));
+  return all;
+}
+
+std::optional<double> Request::above_zero(const char* key) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_number() || !(value->get<double>() > 0))
+    request_error("E004", std::string("'") + key + "' of the request is no number above 0");
+  return value->get<double>();
 }
 
 std::vector<std::string> Request::texts(const char* key) {

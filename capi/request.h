@@ -32,6 +32,8 @@ class Request {
   std::string text(const char* key);  // "" if it is not given
   bool flag(const char* key, bool otherwise);
   std::optional<int64_t> count(const char* key, int64_t least);
+  std::vector<int64_t> counts(const char* key, int64_t least);
+  std::optional<double> above_zero(const char* key);  // and finite
   std::vector<std::string> texts(const char* key);
   std::vector<std::pair<std::string, std::string>> pairs(const char* key);
   // Calls `read` with each object of a list.

@@ -133,6 +133,10 @@ stepcast_answer* stepcast_search(const char* request, stepcast_progress progress
   return stepcast::capi::call(request, stepcast::capi::search, reporter);
 }
 
+stepcast_answer* stepcast_train(const char* request) {
+  return stepcast::capi::call(request, stepcast::capi::train);
+}
+
 stepcast_answer* stepcast_size(const char* request) {
   return stepcast::capi::call(request, stepcast::capi::size);
 }

@@ -25,6 +25,8 @@
  *   search         the scenario; "search": [["objective", "[price, days]"], ["budget", "60s"],
  *                  ...], its section `search`; "where": list of texts; "fewest_gpus",
  *                  "most_gpus", "next", "jobs": numbers; "store": a folder
+ *   train          the scenario; "tokens": a text; "replicas", "seed", "days": numbers; "gpus": a
+ *                  list of numbers
  *   size           "model": a scenario, config.json or preset, or "text" with "name"; "root",
  *                  "set"; "gpu", "tokens", "mfu": texts; "search": false
  *   presets        "kind": "gpus"; "show": a name
@@ -35,6 +37,7 @@
  *     of compare   {"form": "text" | "html"}
  *     of search    {"form": "text" | "csv" | "html"},
  *                  {"form": "scenario" | "megatron_args", "index": 0}
+ *     of train     {"form": "text" | "html"}
  *     of size      {"form": "text"}
  *     of an error  {"form": "text"}
  */
@@ -66,6 +69,7 @@ stepcast_answer* stepcast_load(const char* request);
 stepcast_answer* stepcast_run(const char* request, stepcast_progress progress, void* context);
 stepcast_answer* stepcast_compare(const char* request, stepcast_progress progress, void* context);
 stepcast_answer* stepcast_search(const char* request, stepcast_progress progress, void* context);
+stepcast_answer* stepcast_train(const char* request);
 stepcast_answer* stepcast_size(const char* request);
 stepcast_answer* stepcast_presets(const char* request);
 stepcast_answer* stepcast_import(const char* request);

@@ -6,6 +6,7 @@
 #include <embedded/fleet_files.h>
 #include <algorithm>
 
+#include "job/figures.h"
 #include "scenarios/document/number.h"
 #include "scenarios/schema/values.h"
 #include "sim/csv.h"
@@ -75,21 +76,23 @@ class JobReader {
   void read_failures(Job& job) {
     job.says_failures = v_.value("job.failures") != nullptr;
     job.says_checkpoint = v_.value("job.checkpoint") != nullptr;
-    job.warmup = *seconds("job.failures.warmup");
+    job.warmup = seconds("job.failures.warmup").value_or(0);
     job.mtbf = seconds("job.failures.mtbf");
     if (v_.has("job.spares")) job.spares = v_.whole("job.spares");
     const bool rated = v_.has("job.failures.per_node_day");
+    const bool says_rate = v_.given("job.failures.per_node_day");  // right or wrong
     const bool listed = v_.value("job.failures.causes") != nullptr;
-    if (job.mtbf &&
-        (rated || listed || v_.given("job.failures.per_job_day") || v_.given("job.failures.fleet")))
+    if (job.mtbf && (says_rate || listed || v_.given("job.failures.per_job_day") ||
+                     v_.given("job.failures.fleet")))
       v_.refuse("E127", "job.failures.mtbf", "mtbf is beside rates that say the same",
                 "either mtbf, of the whole job, or per_node_day and per_job_day, or causes");
-    if (listed && (rated || v_.given("job.failures.per_job_day") || v_.given("job.failures.fleet")))
+    if (listed &&
+        (says_rate || v_.given("job.failures.per_job_day") || v_.given("job.failures.fleet")))
       v_.refuse("E127", "job.failures.causes", "causes are beside a rate of all of them",
                 "each cause has its per_node_day, per_job_day");
     JobCause all;
     all.name = "interruption";
-    all.restart = *seconds("job.failures.restart");
+    all.restart = seconds("job.failures.restart").value_or(0);
     const auto detect = seconds("job.failures.detect"),
                spare = seconds("job.failures.replace.spare"), init = seconds("job.failures.init");
     if (detect || spare || init) {
@@ -99,7 +102,7 @@ class JobReader {
       all.restart = detect.value_or(0) + spare.value_or(0) + init.value_or(0);
     }
     job.says_restart = detect || spare || init || v_.given("job.failures.restart");
-    if (v_.has("job.failures.replace.repair")) all.repair = *seconds("job.failures.replace.repair");
+    all.repair = seconds("job.failures.replace.repair").value_or(0);
     if (listed) {
       read_causes(job, all);
     } else {
@@ -110,7 +113,9 @@ class JobReader {
         if (job.fleet != nullptr) all.per_node_day = job.fleet->per_node_day;
       }
       job.causes = {all};
-      if (const double rate = v_.real("job.failures.per_job_day"); rate > 0) {
+      double rate = 0;
+      v_.read("job.failures.per_job_day", rate);
+      if (rate > 0) {
         JobCause whole = all;
         whole.name = "interruption of the whole job";
         whole.per_node_day = 0;
@@ -128,6 +133,7 @@ class JobReader {
   }
 
   void read_fleet(Job& job) {
+    if (!v_.has("job.failures.fleet")) return;
     const std::string& name = v_.text("job.failures.fleet");
     std::vector<std::string> names;
     for (const Fleet& f : fleets()) {
@@ -179,11 +185,11 @@ class JobReader {
   }
 
   void read_checkpoint(Job& job) {
-    if (v_.text("job.checkpoint.every") != "auto") {
-      job.automatic = false;
+    if (v_.has("job.checkpoint.every") && v_.text("job.checkpoint.every") != "auto") {
       job.every = read_often("job.checkpoint.every");
+      job.automatic = !job.every.stated();
     }
-    job.async = v_.get<bool>("job.checkpoint.mode");
+    v_.read("job.checkpoint.mode", job.async);
     if (v_.has("job.checkpoint.write_bw"))
       job.write_bw = v_.get<Bandwidth>("job.checkpoint.write_bw").value;
     if (v_.has("job.checkpoint.read_bw"))
@@ -194,8 +200,24 @@ class JobReader {
     if (v_.has("job.checkpoint.memory_copies"))
       job.memory_copies = v_.whole("job.checkpoint.memory_copies");
     job.memory_every = read_often("job.checkpoint.memory_every");
-    job.memory_block = *seconds("job.checkpoint.memory_block");
-    job.memory_load = *seconds("job.checkpoint.memory_load");
+    job.memory_block = seconds("job.checkpoint.memory_block").value_or(0);
+    job.memory_load = seconds("job.checkpoint.memory_load").value_or(0);
+    for (const Key key : {Key("job.checkpoint.memory_every"), Key("job.checkpoint.memory_block"),
+                          Key("job.checkpoint.memory_load")})
+      if (v_.value(key) != nullptr && v_.value("job.checkpoint.memory_copies") == nullptr)
+        v_.refuse(
+            "E126", key,
+            fmt::format("{} is of copies in memory, and there are none", last_word(key.path())),
+            "memory_copies: 2, or leave it out");
+    if (!job.automatic && job.every.seconds > 0 && job.memory_every.seconds > job.every.seconds &&
+        job.memory_copies)
+      v_.refuse("E127", "job.checkpoint.memory_every",
+                "copies in memory are made less often than checkpoints on storage, so none is used",
+                "memory_every below every");
+    if (job.block && job.save && *job.block > *job.save)
+      v_.refuse("E127", "job.checkpoint.block",
+                "training stands longer at a checkpoint than saving one takes",
+                "block is the part of save in which steps stand");
   }
 
   void read_power(Job& job) {
@@ -233,12 +255,19 @@ class JobReader {
     for (const Value& item : list->items) {
       FieldValues c(item, "job.rampup[]", problems_);
       JobPhase phase;
-      if (!c.require("job.rampup[].tokens", "how many tokens are trained on so")) continue;
+      if (!c.require("job.rampup[].tokens", "how many tokens are trained on so") ||
+          !c.has("job.rampup[].tokens"))
+        continue;
       phase.tokens = static_cast<double>(c.whole("job.rampup[].tokens"));
       if (c.has("job.rampup[].batch")) phase.batch = c.whole("job.rampup[].batch");
       if (c.has("job.rampup[].seq")) phase.seq = c.whole("job.rampup[].seq");
       job.rampup.push_back(phase);
     }
+    double ramp = 0;
+    for (const JobPhase& phase : job.rampup) ramp += phase.tokens;
+    if (job.tokens && ramp >= *job.tokens)
+      v_.refuse("E127", "job.rampup", "the ramp takes more tokens than the training has",
+                "the rest is trained on with the batch of the step");
   }
 
   void read_evaluation(Job& job) {
@@ -258,9 +287,13 @@ class JobReader {
 
 std::vector<Fleet> parse_fleets(std::string_view text) {
   std::vector<Fleet> all;
-  for (const CsvRow& row : csv_rows(text, "fleet,per_node_day,low,high,gpus_per_node")) {
-    Fleet f{std::string(row.cells[0]), row.number(1), row.number(2), row.number(3),
-            row.number<int64_t>(4)};
+  for (const CsvRow& row : csv_rows(text, "fleet,per_node_day,low,high,gpus_per_node,known")) {
+    Fleet f{std::string(row.cells[0]),
+            row.number(1),
+            row.number(2),
+            row.number(3),
+            row.number<int64_t>(4),
+            assumed_figure(row.cells[5])};
     if (f.name.empty() || !(f.low > 0 && f.low <= f.per_node_day && f.per_node_day <= f.high) ||
         f.gpus_per_node < 1)
       refuse("'" + f.name + "': no rate of failures");
@@ -274,20 +307,25 @@ const std::vector<Fleet>& fleets() {
   return all;
 }
 
-Job read_job(const ScenarioDocument& document) {
+Job read_job(const ScenarioDocument& document, Problems& problems) {
   const Value* section = document.tree().find("job");
   Value none;
   none.kind = Value::Kind::mapping;
   none.mark = document.tree().mark;
   if (section == nullptr || !section->is_mapping()) section = &none;
-  Problems problems;
   Job job = JobReader(*section, problems).read();
-  problems.throw_if_any();
   job.section = *section;
   return job;
 }
 
-void refuse_job(const Job& job, std::string_view key, std::string message, std::string help) {
+Job read_job(const ScenarioDocument& document) {
+  Problems problems;
+  Job job = read_job(document, problems);
+  problems.throw_if_any();
+  return job;
+}
+
+JobPlace place_in_job(const Job& job, std::string_view key) {
   const Value* at = &job.section;
   for (std::string_view rest = key; !rest.empty();) {
     const size_t dot = rest.find('.');
@@ -296,10 +334,13 @@ void refuse_job(const Job& job, std::string_view key, std::string message, std::
     at = next;
     rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(dot + 1);
   }
+  return {at->mark, at->is_scalar() ? std::max(1, static_cast<int>(at->text.size())) : 1};
+}
+
+void refuse_job(const Job& job, std::string_view key, std::string message, std::string help) {
+  const JobPlace at = place_in_job(job, key);
   Problems problems;
-  problems.add("E127", std::move(message), at->mark,
-               at->is_scalar() ? std::max(1, static_cast<int>(at->text.size())) : 1, {},
-               std::move(help));
+  problems.add("E127", std::move(message), at.mark, at.length, {}, std::move(help));
   problems.throw_if_any();
   throw InputError(Diagnostic{});
 }

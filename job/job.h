@@ -19,6 +19,7 @@ struct Fleet {
   std::string name;
   double per_node_day = 0, low = 0, high = 0;
   int64_t gpus_per_node = 8;
+  bool assumed = false;  // no source was found for a figure in it
 };
 const std::vector<Fleet>& fleets();
 std::vector<Fleet> parse_fleets(std::string_view text);
@@ -74,8 +75,17 @@ struct Job {
   Value section;  // as written, for what is found wrong later
 };
 
-// Reads the section of a document that resolves.  Throws InputError with all that is wrong with it.
+// Reads the section of a document.  Throws InputError with all that is wrong with it.
 Job read_job(const ScenarioDocument& document);
+// The same; what is wrong is added to `problems`, and what could be read is returned.
+Job read_job(const ScenarioDocument& document, Problems& problems);
+
+// Where a problem of job.KEY is shown: its value, or the nearest section around it.
+struct JobPlace {
+  Mark mark;
+  int length = 1;
+};
+JobPlace place_in_job(const Job& job, std::string_view key);
 
 // Throws an InputError E127 at job.KEY, or the nearest section around it.
 [[noreturn]] void refuse_job(const Job& job, std::string_view key, std::string message,

@@ -2,9 +2,12 @@
 #include "job/power.h"
 
 #include <embedded/power_files.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
+#include "job/figures.h"
 #include "sim/csv.h"
 
 namespace stepcast {
@@ -47,20 +50,25 @@ Draw draw_of(Spend spend) {
 
 PowerTable parse_power(std::string_view text) {
   PowerTable table;
-  for (const CsvRow& row : csv_rows(text, "what,architecture,value")) {
+  for (const CsvRow& row : csv_rows(text, "what,architecture,value,known")) {
     const std::string_view what = row.cells[0], arch = row.cells[1];
     const double value = row.number(2);
+    const bool assumed = assumed_figure(row.cells[3]);
     const auto draw = std::ranges::find(kDrawNames, what);
     if (draw != kDrawNames.end()) {
       if (!(value > 0 && value <= 1)) refuse(std::string(what) + " is a share of the rating");
-      table.share[static_cast<size_t>(draw - kDrawNames.begin())] = value;
+      const auto i = static_cast<size_t>(draw - kDrawNames.begin());
+      table.share[i] = value;
+      table.share_assumed[i] = assumed;
     } else if (what == "host_drawn" && value > 0 && value <= 1) {
       table.host_drawn = value;
     } else if (what == "host_rated" && value > 0) {
       const auto known = std::ranges::find(kGpuArchitectures, arch, &GpuArchitecture::name);
       if (known == kGpuArchitectures.end())
         refuse("there is no architecture '" + std::string(arch) + '\'');
-      table.host_rated[static_cast<size_t>(known - kGpuArchitectures.begin())] = value;
+      const auto i = static_cast<size_t>(known - kGpuArchitectures.begin());
+      table.host_rated[i] = value;
+      table.host_assumed[i] = assumed;
     } else {
       refuse("'" + std::string(what) + "' is nothing that draws power");
     }
@@ -101,12 +109,29 @@ std::optional<double> host_watts(const Gpu& gpu) {
   return rated * power_table().host_drawn;
 }
 
+std::string assumed_power(const Gpu& gpu) {
+  const PowerTable& table = power_table();
+  constexpr std::array<std::string_view, kDraws> kWords{
+      "products and attention", "memory-bound kernels", "exposed communication", "idle GPUs"};
+  std::string words;
+  for (size_t i = 0; i < kDraws; ++i)
+    if (table.share_assumed[i])
+      words += fmt::format("{}{} at {:.0f} % of the rating", words.empty() ? "" : "; ", kWords[i],
+                           table.share[i] * 100);
+  const auto arch = static_cast<size_t>(gpu.arch);
+  if (table.host_assumed[arch])
+    words += fmt::format("{}hosts rated at {:.4g} W a GPU", words.empty() ? "" : "; ",
+                         table.host_rated[arch]);
+  return words;
+}
+
 std::optional<StepEnergy> step_energy(const Gpu& gpu, const Result& result) {
   const auto watts = step_gpu_watts(gpu, result.account), host = host_watts(gpu);
   if (!watts || !host) return {};
   StepEnergy e;
   e.gpu_watts = *watts;
   e.host_watts = *host;
+  e.assumed = assumed_power(gpu);
   e.joules =
       (*watts + *host) * static_cast<double>(result.scenario.gpus) * to_seconds(result.step_time);
   if (result.tokens_per_step > 0) e.joules_per_token = e.joules / result.tokens_per_step;

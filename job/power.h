@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "sim/graph/spend.h"
@@ -27,6 +28,9 @@ struct PowerTable {
   std::array<double, kDraws> share{};                         // of the rating, 0 to 1
   std::array<double, kGpuArchitectures.size()> host_rated{};  // watts a GPU; 0: not known
   double host_drawn = 0;                                      // share of it
+  // Which of them no source was found for.
+  std::array<bool, kDraws> share_assumed{};
+  std::array<bool, kGpuArchitectures.size()> host_assumed{};
 };
 const PowerTable& power_table();
 // Throws InputError if a line is wrong or one is missing.
@@ -38,6 +42,10 @@ std::optional<double> gpu_watts(const Gpu& gpu, Draw draw);
 std::optional<double> step_gpu_watts(const Gpu& gpu, const Account& account);
 // Watts of a host for each of its GPUs: what the node draws beside them.
 std::optional<double> host_watts(const Gpu& gpu);
+
+// What of these figures is assumed, in words: "memory-bound kernels at 65 % of the rating".  Empty
+// if all have a source.
+std::string assumed_power(const Gpu& gpu);
 
 // Of a forecast step.  Nothing where the rating of the GPU or its host is not known.
 std::optional<StepEnergy> step_energy(const Gpu& gpu, const Result& result);

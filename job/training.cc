@@ -7,7 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
+#include <variant>
 
 #include "job/exponential.h"
 #include "job/power.h"
@@ -147,18 +150,34 @@ void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const
   out.wall_high = wall * exponential(high);
 }
 
-// Why a run never ends, in its own figures.
-[[noreturn]] void refuse_endless(const Job& job, const LongRun& run) {
+// Where and why a run never ends, in its own figures; `every`: seconds from one checkpoint to the
+// next, 0 if that makes no difference.
+struct Endless {
+  std::string_view key;
+  std::string message, help;
+};
+
+Endless endless(const Job& job, const LongRun& run, double every) {
   const double mtbf = 1 / run.rate();
   double recovery = 0;
   for (const Interruption& i : run.interruptions) recovery += i.recovery * i.rate * mtbf;
-  refuse_job(job, job.mtbf ? "failures.mtbf" : "failures",
-             fmt::format("the run never ends: it is interrupted every {}, while a restart takes {} "
-                         "and a checkpoint comes every {}",
-                         seconds_text(mtbf), seconds_text(recovery),
-                         seconds_text(run.interval + run.block)),
-             fmt::format("fewer nodes, a shorter restart, or checkpoints below {} apart",
-                         seconds_text(mtbf)));
+  const std::string often = seconds_text(mtbf), restart = seconds_text(recovery);
+  const std::string_view key = job.mtbf ? "failures.mtbf" : "failures";
+  if (every <= 0)
+    return {key,
+            fmt::format("the run never ends: it is interrupted every {}, while a restart takes {}",
+                        often, restart),
+            "fewer nodes, or a shorter restart"};
+  return {key,
+          fmt::format("the run never ends: it is interrupted every {}, while a restart takes {} "
+                      "and a checkpoint comes every {}",
+                      often, restart, seconds_text(every)),
+          fmt::format("fewer nodes, a shorter restart, or checkpoints below {} apart", often)};
+}
+
+[[noreturn]] void refuse_endless(const Job& job, const LongRun& run) {
+  Endless why = endless(job, run, run.interval + run.block);
+  refuse_job(job, why.key, std::move(why.message), std::move(why.help));
 }
 
 }  // namespace
@@ -228,7 +247,16 @@ LongRun long_run(const Job& job, const Scenario& s, double step, double work,
 
 namespace {
 
-// What is stated of checkpoints and cannot be.
+std::string longer_than_its_interval(double takes, double every) {
+  return fmt::format("a checkpoint takes {}, longer than the {} until the next one",
+                     seconds_text(takes), seconds_text(every));
+}
+
+std::string apart(double takes) {
+  return fmt::format("at least {} apart, or a higher write_bw", seconds_text(takes));
+}
+
+// What is stated of checkpoints and cannot be, once the step is known.
 void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpoint& c,
                        double step) {
   if (job.automatic) return;
@@ -238,15 +266,83 @@ void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpo
                fmt::format("a checkpoint every {} is more than one in a step of {}",
                            seconds_text(every), seconds_text(step)),
                "checkpoints are made between steps");
-  if (std::max(c.save, c.block) > run.interval + (job.async ? c.block : 0))
-    refuse_job(job, "checkpoint.every",
-               fmt::format("a checkpoint takes {}, longer than the {} until the next one",
-                           seconds_text(std::max(c.save, c.block)), seconds_text(run.interval)),
-               fmt::format("at least {} apart, or a higher write_bw",
-                           seconds_text(std::max(c.save, c.block))));
+  const double takes = std::max(c.save, c.block);
+  if (takes > run.interval + (job.async ? c.block : 0))
+    refuse_job(job, "checkpoint.every", longer_than_its_interval(takes, run.interval),
+               apart(takes));
 }
 
 }  // namespace
+
+void check_job(const Job& job, const Scenario& s, Problems& problems) {
+  const auto add = [&](std::string_view key, std::string message, std::string help) {
+    const JobPlace at = place_in_job(job, key);
+    problems.add("E127", std::move(message), at.mark, at.length, {}, std::move(help));
+  };
+  const int64_t nodes = nodes_of(s);
+  if (job.spares && *job.spares > nodes)
+    add("spares", fmt::format("{} spares stand by for {} nodes", *job.spares, nodes),
+        "as many as the nodes at most; spares_for_99 of the answer says how many find a use");
+  if (job.memory_copies && *job.memory_copies > nodes)
+    add("checkpoint.memory_copies",
+        fmt::format("{} copies in the memory of {} nodes", *job.memory_copies, nodes),
+        "each node keeps one copy of a state at most");
+  // The work does not matter to what follows, nor does the step, which is not known.
+  TrainingCheckpoint c;
+  constexpr double kSomeStep = 1e-3, kSomeWork = 1e9;
+  LongRun run = long_run(job, s, kSomeStep, kSomeWork, c);
+  const double stated = job.automatic ? 0 : job.every.seconds, takes = std::max(c.save, c.block);
+  const bool too_long = stated > 0 && takes > stated + (job.async ? c.block : 0);
+  if (too_long) add("checkpoint.every", longer_than_its_interval(takes, stated), apart(takes));
+  if (run.rate() <= 0) return;
+  // At best each part of the work is interrupted as seldom as it is with the interval that is
+  // stated, or the best; without knowing the step, "500 steps" may be as short as one likes.
+  const bool known = (job.automatic || stated > 0) && !too_long;
+  if (!known) {
+    run.block = run.lag = 0;
+    run.interval = 1e-9 / run.rate();
+  }
+  if (job.memory_copies) {
+    for (Interruption& i : run.interruptions) i.recovery += job.memory_load - c.load;
+    run.block = run.lag = 0;
+    run.interval = 1e-9 / run.rate();
+  }
+  run.work = run.interval * 1e6;
+  run.spares = -1;
+  if (std::isfinite(wall_of(run))) return;
+  Endless why = endless(job, run, known && !job.memory_copies ? run.interval + run.block : 0);
+  add(why.key, std::move(why.message), std::move(why.help));
+}
+
+void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& document,
+                      const Scenario* scenario) {
+  Problems problems;
+  const Job job = read_job(document, problems);
+  // A wrong value of the section itself hides nothing of what contradicts the cluster.
+  const auto check = [&](const Scenario& s) {
+    if (s.plan.trains()) check_job(job, s, problems);
+  };
+  if (scenario != nullptr) {
+    check(*scenario);
+  } else {
+    ScenarioDocument without_job = document;
+    without_job.set("job", Value{});
+    const auto resolved = without_job.try_resolve();
+    if (const Scenario* s = std::get_if<Scenario>(&resolved)) check(*s);
+  }
+  for (Diagnostic& d : problems.diagnostics()) {
+    // Values that are wrong by themselves are found by whoever resolves the document, too.
+    const auto same = [&](const Diagnostic& other) {
+      return std::tie(other.code, other.file, other.line, other.column) ==
+             std::tie(d.code, d.file, d.line, d.column);
+    };
+    if (std::ranges::none_of(found, same)) found.push_back(std::move(d));
+  }
+  const auto of_one_file = [&](const Diagnostic& d) { return d.file == found.front().file; };
+  if (std::ranges::all_of(found, of_one_file))
+    std::ranges::stable_sort(found, {},
+                             [](const Diagnostic& d) { return std::pair(d.line, d.column); });
+}
 
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
   if (!job.says_losses() || step <= 0 || steps <= 0) return step * steps;
@@ -330,14 +426,35 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
   return e;
 }
 
+// Wall times of other intervals, whole steps: from a 32nd of the best to 32 times of it, and as far
+// as the stated one, four a doubling.  REQUIRES: no copies in memory.
+std::vector<TrainingInterval> intervals_around(LongRun run, const TrainingCheckpoint& c,
+                                               double step) {
+  constexpr double kReach = 32;
+  const double low = std::max(step, std::min(c.best_every, c.every) / kReach);
+  const double high = std::min(run.work, std::max(c.best_every, c.every) * kReach);
+  if (run.rate() <= 0 || run.block <= 0 || low >= high) return {};
+  std::set<double> whole{c.every, c.best_every};
+  for (double every = low; every <= high; every *= 1.189207115002721)  // fourth root of 2
+    whole.insert(std::max(1.0, std::floor(every / step + 0.5)) * step);
+  std::vector<TrainingInterval> all;
+  for (const double every : whole) {
+    run.interval = every;
+    if (run.lag > every + run.block) continue;  // it would not be complete before the next
+    if (const double wall = wall_of(run); std::isfinite(wall)) all.push_back({every, wall});
+  }
+  return all;
+}
+
 void add_facts(TrainingResult& out, const Job& job, const Scenario& s) {
   const auto add = [&](std::string name, std::string value, std::string reason) {
     out.facts.push_back({std::move(name), std::move(value), std::move(reason)});
   };
   if (job.fleet != nullptr)
     add("failures", fmt::format("{:.2e} a node and day", job.fleet->per_node_day),
-        fmt::format("fleet {}; published fleets lie between {:.1e} and {:.1e}", job.fleet->name,
-                    job.fleet->low, job.fleet->high));
+        fmt::format("fleet {}{}; published fleets lie between {:.1e} and {:.1e}", job.fleet->name,
+                    job.fleet->assumed ? ", a figure of which is assumed" : "", job.fleet->low,
+                    job.fleet->high));
   if (!job.says_restart)
     add("restart", seconds_text(job.causes.front().restart),
         "detection, replacement and initialization, as Kokolis et al. reckon");
@@ -348,6 +465,9 @@ void add_facts(TrainingResult& out, const Job& job, const Scenario& s) {
       fmt::format(
           "{:.0f} bytes a parameter",
           checkpoint_bytes(s) / real(parameters(s.model) + prediction_parameters(s.model))));
+  const std::string assumed = assumed_power(s.cluster.node.gpu);
+  if (out.energy && !job.node_power && !assumed.empty())
+    add("power", assumed, "assumed: no measurement of it was found");
 }
 
 // A run on as many replicas of the layout.
@@ -428,17 +548,28 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
     if (plan) out.plans.push_back(*plan);
 }
 
+// The section, or all that is wrong with the scenario and with it.
+Job checked_job(const ScenarioDocument& document) {
+  const auto resolved = document.try_resolve();
+  const Scenario* scenario = std::get_if<Scenario>(&resolved);
+  std::vector<Diagnostic> wrong;
+  if (const InputError* error = std::get_if<InputError>(&resolved)) wrong = error->diagnostics;
+  add_job_problems(wrong, document, scenario);
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+  Job job = read_job(document);
+  if (!scenario->plan.trains()) refuse_job(job, "", "the scenario does not train", "mode: train");
+  if (!job.tokens)
+    throw file_error("E126", "it is not said how many tokens the model trains on", scenario->file,
+                     "--tokens 15T, or job: {tokens: 15T}");
+  return job;
+}
+
 }  // namespace
 
 TrainingResult train(const ScenarioDocument& document, const TrainOptions& options) {
+  const Job job = checked_job(document);
   std::vector<Part> parts;
   parts.push_back(make_part(document, nullptr));
-  const Job job = read_job(document);
-  if (!parts.back().scenario.plan.trains())
-    refuse_job(job, "", "the scenario does not train", "mode: train");
-  if (!job.tokens)
-    throw file_error("E126", "it is not said how many tokens the model trains on",
-                     parts.back().scenario.file, "--tokens 15T, or job: {tokens: 15T}");
   double left = *job.tokens;
   std::vector<Part> ramp;
   for (const JobPhase& phase : job.rampup) {
@@ -447,9 +578,6 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
     ramp.back().steps = phase.tokens / tokens_of(ramp.back());
     left -= phase.tokens;
   }
-  if (left <= 0)
-    refuse_job(job, "rampup", "the ramp takes more tokens than the training has",
-               "the rest is trained on with the batch of the step");
   parts.back().tokens = left;
   parts.back().steps = left / tokens_of(parts.back());
   parts.insert(parts.begin(), std::make_move_iterator(ramp.begin()),
@@ -523,6 +651,7 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
   out.checkpoint.best_wall = copies ? 0 : wall_of(best);
   LongRun plain = run;
   plain.memory_interval = 0;
+  if (!copies) out.intervals = intervals_around(run, out.checkpoint, step);
   if (!copies)
     set_interval(out, plain, job, main.result.interval ? &*main.result.interval : nullptr, step);
   out.gpu_hours = found.wall / 3600 * real(out.gpus);

@@ -30,6 +30,16 @@ struct TrainOptions {
 // contradicts itself or whose run never ends.
 TrainingResult train(const ScenarioDocument& document, const TrainOptions& options = {});
 
+// Adds what is wrong with the section on a cluster, as far as it is known without the time of a
+// step: E127 for checkpoints that take longer than it is until the next, for more spares or copies
+// than there are nodes, and for a run that never ends.
+void check_job(const Job& job, const Scenario& scenario, Problems& problems);
+
+// Adds to `found` all that is wrong with a document's section `job` before a step is forecast, but
+// for what is in it already.  `scenario`: the document resolved; null if that failed.
+void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& document,
+                      const Scenario* scenario);
+
 // Bytes of a checkpoint: of each parameter that of the working precision, if there is a master copy
 // beside it, the fp32 master and two moments.  14 for bf16 with Adam.
 double checkpoint_bytes(const Scenario& scenario);

@@ -311,6 +311,9 @@ constexpr std::array kCodes{
     ErrorCode{"E335", "measurements whose own check failed",
               "The tool that measured found wrong results, so its times are not those of a "
               "collective or kernel that works."},
+    ErrorCode{"E336", "a script that trains no model",
+              "It prepares data, converts or evaluates, or only sets variables for another script: "
+              "no command in it trains with sizes of a model."},
     ErrorCode{
         "E340", "not a calibration plan",
         "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "

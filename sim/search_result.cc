@@ -6,8 +6,8 @@
 namespace stepcast {
 
 std::string_view name_of(SearchObjective objective) {
-  constexpr std::array<std::string_view, kSearchObjectives> kNames{"step_time", "tokens_per_gpu_s",
-                                                                   "peak_memory", "price", "days"};
+  constexpr std::array<std::string_view, kSearchObjectives> kNames{
+      "step_time", "tokens_per_gpu_s", "peak_memory", "price", "days", "energy"};
   return kNames[static_cast<size_t>(objective)];
 }
 

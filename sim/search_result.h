@@ -14,8 +14,15 @@
 
 namespace stepcast {
 
-enum class SearchObjective : uint8_t { step_time, tokens_per_gpu_s, peak_memory, price, days };
-constexpr int kSearchObjectives = 5;
+enum class SearchObjective : uint8_t {
+  step_time,
+  tokens_per_gpu_s,
+  peak_memory,
+  price,
+  days,
+  energy
+};
+constexpr int kSearchObjectives = 6;
 // As a scenario writes it: "step_time".
 std::string_view name_of(SearchObjective objective);
 
@@ -40,6 +47,7 @@ struct FoundLayout {
   Bytes reserved{}, usable{};
   double tokens_per_gpu_s = 0;
   double days = 0, price = 0;    // of the whole job; 0: not asked for
+  double joules_per_token = 0;   // GPUs and hosts; 0: not asked for
   bool on_front = false;         // no other is better in one objective and no worse in all
   std::optional<Result> result;  // the whole forecast
   // Those that differ in chunks and split alone, and take hardly longer: they have no line of their
@@ -78,6 +86,8 @@ struct SearchResult {
   std::vector<FoundLayout> next;
   // Without any that fits: the one that needs least memory among those that were looked at.
   std::optional<FoundLayout> nearest;
+  // Then also: one that fits on more nodes, the fewest among doublings of their number.
+  std::optional<FoundLayout> on_more_nodes;
   // Where layouts fit but all break a constraint: the best of them, and what it breaks.
   std::optional<FoundLayout> breaking;
   std::vector<std::string> broken_constraints;

@@ -16,10 +16,10 @@ bool StepRow::fits(double margin) const {
 }
 
 std::optional<double> StepRow::days() const {
-  if (!step_time_ps || !job_tokens) return {};
+  if (!step_time_ps || !job_tokens || useful_share == 0.0) return {};
   const double steps = static_cast<double>(*job_tokens) /
                        (static_cast<double>(global_batch) * static_cast<double>(seq));
-  return to_seconds(Time{*step_time_ps}) * steps / 86400;
+  return to_seconds(Time{*step_time_ps}) * steps / 86400 / useful_share.value_or(1);
 }
 
 std::optional<double> StepRow::price() const {
@@ -38,6 +38,7 @@ std::optional<double> StepRow::cost(SearchObjective objective) const {
       return reserved_bytes ? std::optional(static_cast<double>(*reserved_bytes)) : std::nullopt;
     case SearchObjective::days: return days();
     case SearchObjective::price: return price();
+    case SearchObjective::energy: return {};  // rows do not say
   }
   return {};
 }
@@ -73,6 +74,7 @@ std::span<const StepColumn> step_columns() {
       StepColumn{"mfu", &StepRow::mfu},
       StepColumn{"job_tokens", &StepRow::job_tokens},
       StepColumn{"price_usd_per_gpu_h", &StepRow::price_usd_per_gpu_h},
+      StepColumn{"useful_share", &StepRow::useful_share},
   };
   return kColumns;
 }
@@ -130,10 +132,11 @@ namespace {
 
 // Of nothing it is 0, so that the key of such a row is that of its step.
 Hash128 hash_of_job(const StepRow& row) {
-  if (!row.job_tokens && !row.price_usd_per_gpu_h) return {0, 0};
+  if (!row.job_tokens && !row.price_usd_per_gpu_h && !row.useful_share) return {0, 0};
   std::string text = "job";
   if (row.job_tokens) text += " tokens " + fmt::to_string(*row.job_tokens);
   if (row.price_usd_per_gpu_h) text += " price " + fmt::to_string(*row.price_usd_per_gpu_h);
+  if (row.useful_share) text += " useful " + fmt::to_string(*row.useful_share);
   return hash_text_128(text);
 }
 

@@ -21,8 +21,9 @@
 namespace stepcast {
 
 struct StepRow {
-  // Of the step (the resolved scenario, its tables, the program's version) and of job_tokens and
-  // price_usd_per_gpu_h: the same step of a training at another price is another row.
+  // Of the step (the resolved scenario, its tables, the program's version) and of job_tokens,
+  // price_usd_per_gpu_h and useful_share: the same step of a training at another price is another
+  // row.
   Hash128 key{};
   std::string name, file;  // of the scenario
   // What is set in the file to get this scenario, as arguments of `-s`: "parallel.tp=2
@@ -42,17 +43,21 @@ struct StepRow {
   std::optional<double> mfu;                  // every query meets every key
   std::optional<int64_t> job_tokens;          // of the whole training
   std::optional<double> price_usd_per_gpu_h;  // of a GPU
+  // Of the whole training the share of time that goes into its steps, where `job` says something of
+  // failures or checkpoints; 0: it never ends.
+  std::optional<double> useful_share;
   bool operator==(const StepRow&) const = default;
 
   // Of the step alone.
   Hash128 step() const;
-  // REQUIRES: job_tokens and price_usd_per_gpu_h are set.
+  // REQUIRES: job_tokens, price_usd_per_gpu_h and useful_share are set.
   void set_step(Hash128 step);
 
   bool runs() const { return step_time_ps.has_value(); }
   // With this share of the usable memory left free.
   bool fits(double margin = 0) const;
-  // Of the whole job; nothing if it is not known what trains, or what a GPU costs.
+  // Of the whole job, its losses included; nothing if it is not known what trains, or what a GPU
+  // costs, or if it never ends.
   std::optional<double> days() const;
   std::optional<double> price() const;
   // What a search makes as small as it can; nothing where it is not known.

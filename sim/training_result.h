@@ -48,6 +48,11 @@ struct TrainingCheckpoint {
   double best_wall = 0;   // then
 };
 
+// The wall time with checkpoints at another interval.
+struct TrainingInterval {
+  double every = 0, wall = 0;
+};
+
 // What a run of many GPUs, or few, takes.
 struct TrainingPlan {
   int64_t gpus = 0, nodes = 0;
@@ -66,6 +71,7 @@ struct StepEnergy {
   double gpu_watts = 0;   // of a GPU, in the mean over the step
   double host_watts = 0;  // of a host, for each of its GPUs
   double joules_per_token = 0;
+  std::string assumed;  // figures without a source, in words
 };
 
 struct TrainingReplicas {
@@ -101,6 +107,9 @@ struct TrainingResult {
   double mtbf = 0;      // seconds; 0: nothing interrupts
   double recovery = 0;  // of one, in the mean
   TrainingCheckpoint checkpoint;
+  // By interval, growing, around the best and the stated one.  Empty where nothing interrupts, and
+  // with copies in memory, which have no closed form.
+  std::vector<TrainingInterval> intervals;
   std::optional<int64_t> spares, spares_for_99;
   std::optional<TrainingReplicas> replicas;
   bool by_replicas =

@@ -13,7 +13,7 @@ from . import _answers, _library, _records, _scenario
 from ._library import StepcastError
 from ._scenario import Scenario, from_text
 
-__all__ = ["Scenario", "StepcastError", "compare", "from_text", "import_", "load", "presets", "run", "search", "size"]
+__all__ = ["Scenario", "StepcastError", "compare", "from_text", "import_", "load", "presets", "run", "search", "size", "train"]
 __version__ = _library.version()
 
 
@@ -77,6 +77,19 @@ def search(scenario, overrides=None, *, gpus=None, where=(), objective=None, sch
                "search": [[key, value] for key, value in section.items() if value is not None],
                **{key: value for key, value in more.items() if value is not None}}
     return _answers.Search(_library.call_with_progress("search", request, progress))
+
+
+def train(scenario, overrides=None, *, tokens=None, days=None, gpus=None, replicas=None, seed=None, root=None):
+    """Forecasts the whole training run of which the scenario is a step (docs/training_runs.md).
+
+    tokens="15.6T" stands for job.tokens; days=60 also finds the fewest GPUs for so many, gpus=8192 or a list says what
+    others take; replicas=10000 also draws so many runs, with failures at random.
+    """
+    request = dict(load(scenario, overrides, root=root).request)
+    more = {"tokens": tokens and str(tokens), "days": days, "replicas": replicas, "seed": seed,
+            "gpus": gpus if gpus is None or isinstance(gpus, (list, tuple)) else [gpus]}
+    request.update({key: value for key, value in more.items() if value is not None})
+    return _answers.Training(_library.call("train", request))
 
 
 def size(model, overrides=None, *, gpu=None, tokens=None, mfu=None, search=True, root=None):

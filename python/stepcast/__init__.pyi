@@ -147,6 +147,39 @@ class Search(Answered):
     def to_csv(self, path: _Path) -> None: ...
     def to_html(self, path: _Path) -> None: ...
 
+class Training(Answered):
+    name: str
+    file: str
+    gpu: str
+    gpus: int
+    nodes: int
+    tokens: float
+    steps: float
+    days: float
+    interval: Optional[Record]
+    gpu_hours: float
+    price_usd: Optional[float]
+    ettr: float
+    waterfall: Record
+    interruptions: float
+    mtbf_s: Optional[float]
+    recovery_s: float
+    checkpoint: Record
+    intervals: Records
+    spares: Optional[int]
+    spares_for_99: Optional[int]
+    energy: Optional[Record]
+    replicas: Optional[Record]
+    by_replicas: bool
+    phases: Records
+    plans: Records
+    assumed: Records
+    warnings: List[str]
+    version: str
+    @property
+    def goodput(self) -> float: ...
+    def to_html(self, path: _Path) -> None: ...
+
 class Size(Answered): ...
 
 class Imported(Record):
@@ -167,6 +200,9 @@ def search(scenario: _Subject, overrides: _Overrides = ..., *, gpus: Union[None,
            where: Union[str, Sequence[str]] = ..., objective: Union[None, str, Sequence[str]] = ...,
            schedules: Union[None, str, Sequence[str]] = ..., top: Optional[int] = ..., next: Optional[int] = ..., jobs: Optional[int] = ...,
            budget: Optional[str] = ..., store: Optional[_Path] = ..., root: Optional[_Path] = ..., progress: _Progress = ...) -> Search: ...
+def train(scenario: _Subject, overrides: _Overrides = ..., *, tokens: Union[None, str, float] = ..., days: Optional[float] = ...,
+          gpus: Union[None, int, Sequence[int]] = ..., replicas: Optional[int] = ..., seed: Optional[int] = ...,
+          root: Optional[_Path] = ...) -> Training: ...
 def size(model: _Subject, overrides: _Overrides = ..., *, gpu: Optional[str] = ..., tokens: Union[None, str, float] = ...,
          mfu: Union[None, str, float] = ..., search: bool = ..., root: Optional[_Path] = ...) -> Size: ...
 def presets(kind: Optional[str] = ..., *, show: Optional[str] = ...) -> Any: ...

@@ -212,6 +212,39 @@ class Search(Answered):
         return self.layouts._repr_html_()
 
 
+#: What the waterfall of a training run calls its parts.
+_PARTS = (("useful", "useful_s"), ("slow ranks", "slow_ranks_s"), ("evaluation", "evaluation_s"), ("checkpoint", "checkpoint_s"),
+          ("redo", "redo_s"), ("restart", "restart_s"), ("wait", "wait_s"))
+
+
+class Training(Answered):
+    """A whole training run: the keys of `stepcast train --json` are its attributes (docs/training_runs.md)."""
+
+    __slots__ = ()
+
+    #: Share of the wall time in steps that count: effective training time over all of it, as r.ettr.
+    goodput = property(lambda self: self._data["ettr"])
+
+    def to_html(self, path):
+        """Writes the report that `stepcast train --html` writes, but for the command line in it."""
+        self._write("html", path)
+
+    def _repr_html_(self):
+        data = self._data
+        interval, fall = data["interval"], data["waterfall"]
+        figures = [
+            ("training", f"{data['days']:.1f} days"),
+            ("80 % interval", f"{interval['low_days']:.1f} to {interval['high_days']:.1f} days" if interval else "unknown"),
+            ("GPU-hours", f"{data['gpu_hours']:,.0f}"),
+            *([("price", f"${data['price_usd']:,.0f}")] if data["price_usd"] is not None else []),
+            ("useful", f"{data['ettr']:.1%}"),
+            ("interruptions", f"{data['interruptions']:.1f}"),
+            ("a checkpoint every", f"{data['checkpoint']['every_s'] / 60:.1f} min"),
+        ]
+        parts = [(name, f"{fall[key] / 86400:.2f}", f"{fall[key] / fall['wall_s']:.1%}") for name, key in _PARTS if fall[key] > 0]
+        return (f"<b>{html.escape(data['name'])}</b>" + _html_table(("", ""), figures) + _html_table(("part", "days", "share"), parts))
+
+
 class Size(Answered):
     """What a model takes: the keys of `stepcast size --json` are its attributes."""
 

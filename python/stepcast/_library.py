@@ -48,7 +48,7 @@ def _load():
     for name in ("run", "compare", "search"):
         function = getattr(library, "stepcast_" + name)
         function.argtypes, function.restype = (ctypes.c_char_p, _Progress, ctypes.c_void_p), ctypes.c_void_p
-    for name in ("load", "size", "presets", "import"):
+    for name in ("load", "train", "size", "presets", "import"):
         function = getattr(library, "stepcast_" + name)
         function.argtypes, function.restype = (ctypes.c_char_p,), ctypes.c_void_p
     library.stepcast_render.argtypes = (ctypes.c_void_p, ctypes.c_char_p)

@@ -15,6 +15,8 @@
 #include "report/html/step_data.h"
 #include "report/svg/canvas.h"
 #include "report/text/run.h"
+#include "report/text/size.h"
+#include "report/text/train.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -89,6 +91,27 @@ void write_search_page(const SearchResult& search, const StepPoints& points, con
   sink("</main>\n");
   sink(parts[2]);
   if (!points.rows.empty()) sink(base64(deflated(points_data(points, search.run_words))));
+  sink(parts[3]);
+}
+
+void write_train_page(const TrainingResult& run, const PageFacts& facts, const PageSink& sink) {
+  const auto parts = template_parts();
+  sink(parts[0]);
+  sink(html_text(run.name));
+  sink(parts[1]);
+  sink("<header><h1>" + html_text(run.name) + "</h1>\n<p class=\"headline\">" +
+       html_text(fmt::format("{} tokens in {} steps on {} x {}", metric(run.tokens, ""),
+                             number_text(run.steps), grouped(run.gpus), run.gpu)) +
+       "</p></header>\n<main>\n");
+  sink(train_verdict(run));
+  sink(waterfall_panel(run));
+  sink(intervals_panel(run));
+  sink(phases_panel(run));
+  sink(train_plans_panel(run));
+  sink(train_facts_panel(run));
+  sink(scenario_panel(Result(), facts));
+  sink("</main>\n");
+  sink(parts[2]);
   sink(parts[3]);
 }
 

@@ -23,6 +23,7 @@
 #include "sim/result.h"
 #include "sim/search_result.h"
 #include "sim/step_row.h"
+#include "sim/training_result.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -85,6 +86,9 @@ void write_compare_page(std::span<const PageCase> cases, size_t baseline, const 
 // settings, those of the best layout, are shown.
 void write_search_page(const SearchResult& search, const StepPoints& points, const PageFacts& facts,
                        const PageSink& sink);
+
+// A whole training run.  Of `facts` version, command, description and settings are shown.
+void write_train_page(const TrainingResult& run, const PageFacts& facts, const PageSink& sink);
 
 // Of `facts` version, command and files are shown.
 void write_store_page(const StorePage& store, const PageFacts& facts, const PageSink& sink);

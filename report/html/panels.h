@@ -6,12 +6,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "report/format.h"
 #include "report/html/page.h"
 #include "report/text/cells.h"
 #include "sim/result.h"
+#include "sim/training_result.h"
 
 namespace stepcast {
 
@@ -51,6 +53,15 @@ std::string points_panel(const StepPoints& points);
 // as a table.
 std::string axes_panel(const StepPoints& points);
 
+// --- Of a whole training run
+
+std::string train_verdict(const TrainingResult& run);
+std::string waterfall_panel(const TrainingResult& run);
+std::string intervals_panel(const TrainingResult& run);  // what other checkpoint intervals cost
+std::string phases_panel(const TrainingResult& run);
+std::string train_plans_panel(const TrainingResult& run);
+std::string train_facts_panel(const TrainingResult& run);
+
 // --- What panels of one result and of several have in common
 
 std::string swatch(std::string_view style);
@@ -62,6 +73,15 @@ std::string paragraph(std::string_view text);
 // One figure of a verdict.
 std::string card(std::string_view name, std::string_view value, std::string_view more,
                  std::string_view style = {});
+// The interval of a figure as a line, with the forecast on it; `published`: places and words of
+// what was measured.  Figures are above 0.
+struct IntervalPicture {
+  std::string_view title;
+  double low = 0, forecast = 0, high = 0;
+  std::string low_text, forecast_text, high_text;
+  std::vector<std::pair<double, std::string>> published;
+};
+std::string interval_picture(const IntervalPicture& picture);
 // A line of a list of facts; "" of an empty value.
 std::string fact(std::string_view name, std::string_view value);
 // A table of the text as HTML; columns without a word are left out.  `more`: columns after these,

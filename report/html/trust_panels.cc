@@ -15,7 +15,8 @@ std::string cluster_panel(const PageFacts& facts) {
   if (facts.cluster_svg.empty()) return {};
   return html_section(
       "cluster", "Cluster",
-      "<figure class=\"picture\"><img alt=\"The first node and the network of the cluster\" "
+      "<figure class=\"picture\" tabindex=\"0\" role=\"region\" aria-label=\"Picture of the "
+      "cluster\"><img alt=\"The first node and the network of the cluster\" "
       "src=\"data:image/svg+xml;base64," +
           base64(facts.cluster_svg) + "\"></figure>\n");
 }

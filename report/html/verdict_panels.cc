@@ -33,42 +33,16 @@ std::optional<double> published_step(const Result& r, const PublishedFigures& p)
   return r.tokens_per_step / (*p.tokens_per_gpu_s * static_cast<double>(r.scenario.gpus));
 }
 
-// The interval of the step time as a line, with the forecast and what was published on it.
-std::string interval_picture(const Result& r, const PageFacts& facts) {
+std::string step_picture(const Result& r, const PageFacts& facts) {
   if (!r.interval) return {};
-  const auto seconds = [](Time t) { return static_cast<double>(t.count()) / 1e12; };
-  double low = std::min(seconds(r.interval->low), seconds(r.step_time));
-  double high = std::max(seconds(r.interval->high), seconds(r.step_time));
-  for (const PublishedFigures& p : facts.published)
-    if (const auto s = published_step(r, p)) {
-      low = std::min(low, *s);
-      high = std::max(high, *s);
-    }
-  const double span = std::max(high - low, 1e-12) * 1.3, left = low - (high - low) * 0.15;
-  const auto x = [&](double s) { return fixed(20 + (s - left) / span * 560, 1); };
-  const double a = seconds(r.interval->low), b = seconds(r.interval->high);
-  std::string s =
-      "<svg class=\"interval\" viewBox=\"0 0 600 64\" role=\"img\" aria-label=\"Step time and its "
-      "interval\">";
-  s += "<path class=\"axis\" d=\"M20 34H580\"/>";
-  s += fmt::format("<rect class=\"range\" x=\"{}\" y=\"27\" width=\"{}\" height=\"14\" rx=\"3\"/>",
-                   x(a), fixed((b - a) / span * 560, 1));
-  s += fmt::format(
-      "<text x=\"{}\" y=\"58\" text-anchor=\"middle\">{}</text><text x=\"{}\" y=\"58\" "
-      "text-anchor=\"middle\">{}</text>",
-      x(a), html_text(format_time(r.interval->low)), x(b),
-      html_text(format_time(r.interval->high)));
-  s += fmt::format(
-      "<path class=\"forecast\" d=\"M{0} 22V46\"/><text class=\"strong\" x=\"{0}\" y=\"15\" "
-      "text-anchor=\"middle\">forecast {1}</text>",
-      x(seconds(r.step_time)), html_text(format_time(r.step_time)));
-  for (const PublishedFigures& p : facts.published)
-    if (const auto at = published_step(r, p))
-      s += fmt::format(
-          "<path class=\"published\" d=\"M{0} 34m-6 0l6-6l6 6l-6 6z\"><title>published {1} s"
-          "</title></path>",
-          x(*at), fixed(*at, 3));
-  return s + "</svg>\n";
+  IntervalPicture p{"Step time and its interval",  to_seconds(r.interval->low),
+                    to_seconds(r.step_time),       to_seconds(r.interval->high),
+                    format_time(r.interval->low),  "forecast " + format_time(r.step_time),
+                    format_time(r.interval->high), {}};
+  for (const PublishedFigures& f : facts.published)
+    if (const auto at = published_step(r, f))
+      p.published.emplace_back(*at, "published " + fixed(*at, 3) + " s");
+  return interval_picture(p);
 }
 
 std::string published_lines(const Result& r, const PageFacts& facts) {
@@ -120,6 +94,35 @@ std::string helps(const Result& r) {
 
 }  // namespace
 
+std::string interval_picture(const IntervalPicture& p) {
+  double low = std::min(p.low, p.forecast), high = std::max(p.high, p.forecast);
+  for (const auto& [at, words] : p.published) {
+    low = std::min(low, at);
+    high = std::max(high, at);
+  }
+  const double span = std::max(high - low, 1e-12) * 1.3, left = low - (high - low) * 0.15;
+  const auto x = [&](double v) { return fixed(20 + (v - left) / span * 560, 1); };
+  std::string s =
+      fmt::format("<svg class=\"interval\" viewBox=\"0 0 600 64\" role=\"img\" aria-label=\"{}\">",
+                  html_text(p.title));
+  s += "<path class=\"axis\" d=\"M20 34H580\"/>";
+  s += fmt::format("<rect class=\"range\" x=\"{}\" y=\"27\" width=\"{}\" height=\"14\" rx=\"3\"/>",
+                   x(p.low), fixed((p.high - p.low) / span * 560, 1));
+  s += fmt::format(
+      "<text x=\"{}\" y=\"58\" text-anchor=\"middle\">{}</text><text x=\"{}\" y=\"58\" "
+      "text-anchor=\"middle\">{}</text>",
+      x(p.low), html_text(p.low_text), x(p.high), html_text(p.high_text));
+  s += fmt::format(
+      "<path class=\"forecast\" d=\"M{0} 22V46\"/><text class=\"strong\" x=\"{0}\" y=\"15\" "
+      "text-anchor=\"middle\">{1}</text>",
+      x(p.forecast), html_text(p.forecast_text));
+  for (const auto& [at, words] : p.published)
+    s += fmt::format(
+        "<path class=\"published\" d=\"M{0} 34m-6 0l6-6l6 6l-6 6z\"><title>{1}</title></path>",
+        x(at), html_text(words));
+  return s + "</svg>\n";
+}
+
 std::string verdict_panel(const Result& r, const PageFacts& facts) {
   std::string cards =
       card("Step time", format_time(r.step_time),
@@ -141,7 +144,7 @@ std::string verdict_panel(const Result& r, const PageFacts& facts) {
     const Time exposed = sum_if(r.account.by_role[r.account.critical_role], is_exposed);
     cards += card("Exposed communication", percent(share_of(exposed, r.step_time)), "of the step");
   }
-  std::string s = "<dl class=\"cards\">\n" + cards + "</dl>\n" + interval_picture(r, facts);
+  std::string s = "<dl class=\"cards\">\n" + cards + "</dl>\n" + step_picture(r, facts);
   const std::string published = published_lines(r, facts), help = helps(r);
   if (!published.empty()) s += "<ul class=\"plain\">\n" + published + "</ul>\n";
   if (!help.empty()) s += "<h3>What would help</h3>\n<ul class=\"plain\">\n" + help + "</ul>\n";

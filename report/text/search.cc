@@ -54,6 +54,7 @@ double cost_of(const FoundLayout& l, SearchObjective o) {
     case SearchObjective::peak_memory: return static_cast<double>(l.reserved.value);
     case SearchObjective::days: return l.days;
     case SearchObjective::price: return l.price;
+    case SearchObjective::energy: return l.joules_per_token;
   }
   return 0;
 }
@@ -83,6 +84,10 @@ struct LayoutColumn {
 std::string seconds_text(const FoundLayout& l) {
   const double s = to_seconds(l.step_time);
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
+}
+
+std::string joules_text(double joules) {
+  return fixed(joules, joules < 9.9995 ? 3 : joules < 99.995 ? 2 : 1);
 }
 
 // Of those that were forecast whole.
@@ -126,6 +131,10 @@ const std::array kLayoutColumns{
                  [](const FoundLayout& l) { return l.days > 0 ? fixed(l.days, 1) : ""; }},
     LayoutColumn{"kUSD", '>',
                  [](const FoundLayout& l) { return l.price > 0 ? fixed(l.price / 1000, 1) : ""; }},
+    LayoutColumn{"J/token", '>',
+                 [](const FoundLayout& l) {
+                   return l.joules_per_token > 0 ? joules_text(l.joules_per_token) : "";
+                 }},
     LayoutColumn{"twins", '>',
                  [](const FoundLayout& l) {
                    return l.twins.empty() ? "" : whole(static_cast<int64_t>(l.twins.size()));
@@ -318,6 +327,8 @@ ScatterAxis axis_of(SearchObjective o) {
     case SearchObjective::peak_memory: return {"GiB", [](double gibis) { return fixed(gibis, 1); }};
     case SearchObjective::days: return {"days", [](double days) { return fixed(days, 1); }};
     case SearchObjective::price: return {"kUSD", [](double price) { return fixed(price, 1); }};
+    case SearchObjective::energy:
+      return {"J/token", [](double joules) { return joules_text(joules); }};
   }
   return {};
 }
@@ -330,6 +341,7 @@ double shown_of(const FoundLayout& l, SearchObjective o) {
       return static_cast<double>(l.reserved.value) / static_cast<double>(int64_t{1} << 30);
     case SearchObjective::days: return l.days;
     case SearchObjective::price: return l.price / 1000;
+    case SearchObjective::energy: return l.joules_per_token;
   }
   return 0;
 }
@@ -388,6 +400,7 @@ void write_layout(JsonWriter& json, const FoundLayout& l) {
   if (l.step_time > Time{}) json.member("tokens_per_s_per_gpu", l.tokens_per_gpu_s);
   if (l.days > 0) json.member("days", l.days);
   if (l.price > 0) json.member("price_usd", l.price);
+  if (l.joules_per_token > 0) json.member("token_j", l.joules_per_token);
   if (!l.result) return;
   json.member("mfu", l.result->utilization.mfu_full_attention);
   json.member("bubble", share_if(l, is_bubble));
@@ -483,15 +496,27 @@ NoLayout no_layout(const SearchResult& r) {
                                                           fixed(best.price / 1000, 1))
                             : best.days > 0 ? fmt::format(", {} days", fixed(best.days, 1))
                                             : "";
+    const std::string energy =
+        best.joules_per_token > 0
+            ? fmt::format(", {} J a token", joules_text(best.joules_per_token))
+            : "";
     return {
         "layouts fit, but none keeps the constraints",
-        {fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}. It breaks {}.",
+        {fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}{}. It breaks {}.",
                      layout_text(best), seconds_text(best), gib(best.reserved), gib(best.usable),
-                     job, broken)}};
+                     job, energy, broken)}};
   }
   if (r.undecided > 0 || !r.all_seen)
     return {"The search was stopped before it came to a layout that fits.", {}, true};
-  if (r.layouts == 0) return {"no layout fits: none is legal", {"The counts by rule say why."}};
+  if (r.layouts == 0) {
+    const auto where = std::ranges::find(r.illegal, "where", &SearchRule::name);
+    return {
+        "no layout fits: none is legal",
+        {where != r.illegal.end()
+             ? fmt::format("The conditions of `where` leave out all {} that are otherwise legal.",
+                           grouped(where->count))
+             : "The counts by rule say why."}};
+  }
   NoLayout none{
       fmt::format("no layout fits with {:.0f} % of the memory left free", 100 * r.memory_margin),
       {}};
@@ -503,6 +528,12 @@ NoLayout no_layout(const SearchResult& r) {
         n.reserved <= n.usable
             ? fmt::format("It fits with a smaller search.memory_margin: at most {:.0f}%.",
                           std::floor(100 * free_share(n)))
+        : r.on_more_nodes
+            ? fmt::format(
+                  "On {} GPUs {} fits, {} GiB: `--gpus {}` finds the fastest there. Shorter "
+                  "sequences or a smaller model need less too.",
+                  r.on_more_nodes->gpus, layout_text(*r.on_more_nodes),
+                  gib(r.on_more_nodes->reserved), r.on_more_nodes->gpus)
             : "More GPUs (--gpus), shorter sequences or a smaller model would make one fit; "
               "`stepcast size` finds the fewest GPUs.");
   }
@@ -558,6 +589,8 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
+    json.optional_object("on_more_nodes", r.on_more_nodes,
+                         [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("breaking", r.breaking,
                          [&](const FoundLayout& l) { write_layout(json, l); });
     json.values("broken_constraints", r.broken_constraints);
@@ -572,18 +605,19 @@ std::string search_csv(const SearchResult& r) {
   std::string text =
       "rank,gpus,tp,cp,pp,vpp,ep,etp,dp,zero,micro,microbatches,recompute,schedule,stage_layers,"
       "step_time_s,tokens_per_s_per_gpu,mfu,memory_reserved_bytes,memory_usable_bytes,bubble,"
-      "exposed,days,price_usd,fits_share,twins\n";
+      "exposed,days,price_usd,token_j,fits_share,twins\n";
   int64_t rank = 0;
   for (const FoundLayout& l : r.best) {
     const std::string layers = words_of(l.stage_layers);
     text += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ++rank,
-        l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro, l.microbatches,
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        ++rank, l.gpus, l.tp, l.cp, l.pp, l.vpp, l.ep, l.etp, l.dp, l.zero, l.micro, l.microbatches,
         l.recompute, l.schedule, layers, exact_decimal(l.step_time.count(), 1'000'000'000'000),
         l.tokens_per_gpu_s,
         l.result ? fmt::to_string(l.result->utilization.mfu_full_attention) : "", l.reserved.value,
         l.usable.value, share_if(l, is_bubble), share_if(l, is_exposed),
         l.days > 0 ? fmt::to_string(l.days) : "", l.price > 0 ? fmt::to_string(l.price) : "",
+        l.joules_per_token > 0 ? fmt::to_string(l.joules_per_token) : "",
         l.result && l.result->fits_share ? fmt::to_string(*l.result->fits_share) : "",
         l.twins.size());
   }

@@ -16,32 +16,9 @@ namespace stepcast {
 namespace {
 
 constexpr double kSecondsADay = 86400;
-constexpr double kJoulesAMegawattHour = 3.6e9;
 
 std::string train_line(std::string_view name, const std::string& text) {
   return "  " + pad_right(name, 15) + text + '\n';
-}
-
-// "34 ms", "12.3 min", "76.2 days".
-std::string span_text(double s) {
-  if (s < 0.9995) return fixed(s * 1e3, 0) + " ms";
-  if (s < 99.95) return fixed(s, 1) + " s";
-  if (s < 5999.5) return fixed(s / 60, 1) + " min";
-  if (s < 2 * kSecondsADay) return fixed(s / 3600, 1) + " h";
-  return fixed(s / kSecondsADay, 1) + " days";
-}
-
-std::string days_of_seconds(double s) {
-  const double days = s / kSecondsADay;
-  return fixed(days, days < 99.95 ? 1 : 0) + " days";
-}
-
-std::string number_text(double n) {
-  return n < 9.95 ? fixed(n, 1) : grouped(static_cast<int64_t>(std::min(n, 9e18) + 0.5));
-}
-
-std::string dollars(double usd) {
-  return "$" + metric(usd, "");
 }
 
 // The parts of the wall time that add up to it; those of nothing are left out but the first.
@@ -59,26 +36,14 @@ constexpr std::array<TimePart, 7> kTimeParts{{{"useful", &TrainingTimes::useful}
 constexpr std::array<std::string_view, 7> kTimeKeys{
     "useful_s", "slow_ranks_s", "evaluation_s", "checkpoint_s", "redo_s", "restart_s", "wait_s"};
 
-// Hundredths of days that add up as they are shown.
-std::string waterfall(const TrainingTimes& t) {
-  std::vector<Time> parts;
-  for (const TimePart& p : kTimeParts)
-    parts.push_back(Time{
-        static_cast<int64_t>(std::min(t.*p.seconds * 1e6, 9e18) + 0.5)});  // only in proportion
-  const bool hours = t.wall < 2 * kSecondsADay;
-  const double unit = hours ? 36 : 864;  // seconds of a hundredth
-  const std::vector<int64_t> shown =
-      apportion(parts, static_cast<int64_t>(std::min(t.wall / unit, 9e18) + 0.5));
-  std::string text = hours ? "\n  where the hours go\n" : "\n  where the days go\n";
+std::string waterfall_text(const TrainingTimes& t) {
+  const Waterfall fall = waterfall_of(t);
+  std::string text = fall.unit == "h" ? "\n  where the hours go\n" : "\n  where the days go\n";
   constexpr double kBar = 24;
-  for (size_t i = 0; i < kTimeParts.size(); ++i) {
-    const double seconds = t.*kTimeParts[i].seconds;
-    if (i > 0 && seconds <= 0) continue;
-    const double share = seconds / t.wall;
-    const auto bar = static_cast<size_t>(share * kBar + 0.5);
-    std::string line = "  " + pad_right(kTimeParts[i].name, 12) +
-                       pad_left(fixed(static_cast<double>(shown[i]) / 100, 2), 9) +
-                       (hours ? " h" : " d") + pad_left(percent(share), 9);
+  for (const WaterfallLine& l : fall.lines) {
+    const auto bar = static_cast<size_t>(l.share * kBar + 0.5);
+    std::string line = "  " + pad_right(l.name, 12) + pad_left(l.amount, 9) + ' ' +
+                       std::string(fall.unit) + pad_left(percent(l.share), 9);
     if (bar > 0) line += "  " + std::string(bar, '#');
     text += line + '\n';
   }
@@ -134,32 +99,18 @@ std::string energy_lines(const TrainingResult& r) {
 }
 
 std::string phase_lines(const TrainingResult& r) {
-  if (r.phases.size() < 2) return {};
-  std::vector<std::vector<std::string>> rows{
-      {"phase", "tokens", "steps", "batch", "seq", "step s", "days"}};
-  int64_t n = 0;
-  for (const TrainingPhase& p : r.phases)
-    rows.push_back({fmt::format("{}", ++n), metric(p.tokens, ""), number_text(p.steps),
-                    grouped(p.global_batch), grouped(p.seq), fixed(to_seconds(p.step), 3),
-                    fixed(p.steps * to_seconds(p.step) / kSecondsADay, 2)});
+  const CellTable table = phases_table(r);
+  if (table.rows.size() < 2) return {};
   std::string text = "\n";
-  for (const std::string& line : align_columns(rows, "<>>>>>>")) text += "  " + line + '\n';
+  for (const std::string& line : align_columns(table.rows, table.sides)) text += "  " + line + '\n';
   return text;
 }
 
 std::string plan_lines(const TrainingResult& r) {
-  if (r.plans.empty()) return {};
-  std::vector<std::vector<std::string>> rows{
-      {"", "GPUs", "step s", "useful", "days", "GPU-hours", r.price ? "price" : "", ""}};
-  for (const TrainingPlan& p : r.plans)
-    rows.push_back({p.chosen ? ">" : "", grouped(p.gpus), fixed(to_seconds(p.step), 3),
-                    percent(p.useful_share), fixed(p.wall / kSecondsADay, 1),
-                    metric(p.gpu_hours, ""), p.price ? dollars(*p.price) : "",
-                    p.fits ? "" : "does not fit"});
-  std::string text = r.wanted_days
-                         ? fmt::format("\n  the fewest GPUs for {:.4g} days\n", *r.wanted_days)
-                         : "\n  on other numbers of GPUs\n";
-  for (const std::string& line : align_columns(rows, "<>>>>>><")) text += "  " + line + '\n';
+  const CellTable table = plans_table(r);
+  if (table.rows.size() < 2) return {};
+  std::string text = "\n  " + plans_title(r) + '\n';
+  for (const std::string& line : align_columns(table.rows, table.sides)) text += "  " + line + '\n';
   return text;
 }
 
@@ -172,6 +123,84 @@ std::string fact_lines(const TrainingResult& r, const TextStyle& style) {
 
 }  // namespace
 
+// "34 ms", "12.3 min", "76.2 days".
+std::string span_text(double s) {
+  if (s < 0.9995) return fixed(s * 1e3, 0) + " ms";
+  if (s < 99.95) return fixed(s, 1) + " s";
+  if (s < 5999.5) return fixed(s / 60, 1) + " min";
+  if (s < 2 * kSecondsADay) return fixed(s / 3600, 1) + " h";
+  return fixed(s / kSecondsADay, 1) + " days";
+}
+
+std::string days_of_seconds(double s) {
+  const double days = s / kSecondsADay;
+  return fixed(days, days < 99.95 ? 1 : 0) + " days";
+}
+
+std::string number_text(double n) {
+  return n < 9.95 ? fixed(n, 1) : grouped(static_cast<int64_t>(std::min(n, 9e18) + 0.5));
+}
+
+std::string dollars(double usd) {
+  return "$" + metric(usd, "");
+}
+
+// Hundredths of days that add up as they are shown.
+Waterfall waterfall_of(const TrainingTimes& t) {
+  std::vector<Time> parts;
+  for (const TimePart& p : kTimeParts)
+    parts.push_back(Time{
+        static_cast<int64_t>(std::min(t.*p.seconds * 1e6, 9e18) + 0.5)});  // only in proportion
+  const bool hours = t.wall < 2 * kSecondsADay;
+  const double unit = hours ? 36 : 864;  // seconds of a hundredth
+  const std::vector<int64_t> shown =
+      apportion(parts, static_cast<int64_t>(std::min(t.wall / unit, 9e18) + 0.5));
+  Waterfall fall;
+  fall.unit = hours ? "h" : "d";
+  for (size_t i = 0; i < kTimeParts.size(); ++i) {
+    const double seconds = t.*kTimeParts[i].seconds;
+    if (i > 0 && seconds <= 0) continue;
+    fall.lines.push_back({kTimeParts[i].name, seconds, seconds / t.wall,
+                          fixed(static_cast<double>(shown[i]) / 100, 2)});
+  }
+  return fall;
+}
+
+CellTable phases_table(const TrainingResult& r) {
+  CellTable table(0);
+  if (r.phases.size() < 2) return table;
+  table.rows = {{"phase", "tokens", "steps", "batch", "seq", "step s", "days"}};
+  table.sides = "<>>>>>>";
+  int64_t n = 0;
+  for (const TrainingPhase& p : r.phases)
+    table.rows.push_back({fmt::format("{}", ++n), metric(p.tokens, ""), number_text(p.steps),
+                          grouped(p.global_batch), grouped(p.seq), fixed(to_seconds(p.step), 3),
+                          fixed(p.steps * to_seconds(p.step) / kSecondsADay, 2)});
+  return table;
+}
+
+CellTable plans_table(const TrainingResult& r) {
+  CellTable table(0);
+  if (r.plans.empty()) return table;
+  table.rows = {{"", "GPUs", "step s", "useful", "days", "GPU-hours", r.price ? "price" : "", ""}};
+  table.sides = "<>>>>>><";
+  for (const TrainingPlan& p : r.plans)
+    table.rows.push_back({p.chosen ? ">" : "", grouped(p.gpus), fixed(to_seconds(p.step), 3),
+                          percent(p.useful_share), fixed(p.wall / kSecondsADay, 1),
+                          metric(p.gpu_hours, ""), p.price ? dollars(*p.price) : "",
+                          p.fits ? "" : "does not fit"});
+  return table;
+}
+
+std::string plans_title(const TrainingResult& r) {
+  return r.wanted_days ? fmt::format("the fewest GPUs for {:.4g} days", *r.wanted_days)
+                       : "on other numbers of GPUs";
+}
+
+std::string_view interval_origin(const TrainingResult& r) {
+  return r.published_rates ? "of the step and of published failure rates" : "of the step";
+}
+
 std::string training_text(const TrainingResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) +
                      fmt::format("   {} x {} in {} nodes\n", grouped(r.gpus), escape_text(r.gpu),
@@ -179,10 +208,9 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
   text += fmt::format("{} tokens in {} steps\n\n", metric(r.tokens, ""), number_text(r.steps));
   text += train_line("training", days_of_seconds(r.times.wall));
   if (r.wall_low && r.wall_high)
-    text += train_line("80 % interval",
-                       days_of_seconds(*r.wall_low) + " to " + days_of_seconds(*r.wall_high) +
-                           (r.published_rates ? "   of the step and of published failure rates"
-                                              : "   of the step"));
+    text += train_line("80 % interval", days_of_seconds(*r.wall_low) + " to " +
+                                            days_of_seconds(*r.wall_high) + "   " +
+                                            std::string(interval_origin(r)));
   text += train_line("GPU-hours", metric(r.gpu_hours, ""));
   if (r.price) text += train_line("price", dollars(*r.price));
   text +=
@@ -196,7 +224,7 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
                    fmt::format("{} runs: {} in the mean, 80 % within {} to {}",
                                grouped(r.replicas->count), days_of_seconds(r.replicas->mean),
                                days_of_seconds(r.replicas->p10), days_of_seconds(r.replicas->p90)));
-  text += waterfall(r.times);
+  text += waterfall_text(r.times);
   text += phase_lines(r);
   text += plan_lines(r);
   text += fact_lines(r, style);
@@ -247,6 +275,10 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
       json.member("best_every_s", c.best_every);
       json.member("best_days",
                   c.best_wall > 0 ? std::optional(c.best_wall / kSecondsADay) : std::nullopt);
+    });
+    json.objects("intervals", r.intervals, [&](const TrainingInterval& i) {
+      json.member("every_s", i.every);
+      json.member("days", i.wall / kSecondsADay);
     });
     json.member("spares", r.spares);
     json.member("spares_for_99", r.spares_for_99);
@@ -301,7 +333,8 @@ std::string step_energy_text(const StepEnergy& e) {
   return train_line("energy", metric(e.joules, "J") + " a step, " +
                                   metric(e.joules_per_token, "J") + " a token") +
          train_line("", fmt::format("a GPU draws {:.0f} W, its share of the host {:.0f} W",
-                                    e.gpu_watts, e.host_watts));
+                                    e.gpu_watts, e.host_watts)) +
+         (e.assumed.empty() ? "" : train_line("", "assumed: " + e.assumed));
 }
 
 void write_step_energy(JsonWriter& json, const StepEnergy& e) {
@@ -310,6 +343,7 @@ void write_step_energy(JsonWriter& json, const StepEnergy& e) {
     json.member("token_j", e.joules_per_token);
     json.member("gpu_w", e.gpu_watts);
     json.member("host_w_per_gpu", e.host_watts);
+    json.member("assumed", e.assumed);
   });
 }
 

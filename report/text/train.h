@@ -6,9 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "report/format.h"
 #include "report/json/writer.h"
+#include "report/text/cells.h"
 #include "sim/training_result.h"
 
 namespace stepcast {
@@ -16,6 +18,34 @@ namespace stepcast {
 // A screen: days, GPU-hours, where they go, checkpoints, what is assumed.  Ends with '\n'.
 std::string training_text(const TrainingResult& result, const TextStyle& style = {});
 std::string training_json(const TrainingResult& result, std::string_view version);
+
+// Where the wall time goes, as text and report show it; parts of nothing are left out but the
+// first.
+struct WaterfallLine {
+  std::string_view name;  // "redo"
+  double seconds = 0;
+  double share = 0;    // of the wall time
+  std::string amount;  // days or hours, which add up as they are shown
+};
+struct Waterfall {
+  std::string_view unit;  // "d" or "h"
+  std::vector<WaterfallLine> lines;
+};
+Waterfall waterfall_of(const TrainingTimes& times);
+
+// "34 ms", "12.3 min", "76.2 days"; "75.0 days".
+std::string span_text(double seconds);
+std::string days_of_seconds(double seconds);
+std::string number_text(double n);
+std::string dollars(double usd);
+constexpr double kJoulesAMegawattHour = 3.6e9;
+
+// Of a run whose batch grows, and of other numbers of GPUs.  No row without them.
+CellTable phases_table(const TrainingResult& result);
+CellTable plans_table(const TrainingResult& result);
+std::string plans_title(const TrainingResult& result);
+// "of the step and of published failure rates"
+std::string_view interval_origin(const TrainingResult& result);
 
 // "energy         1.93 GJ a step, ..." in lines.
 std::string step_energy_text(const StepEnergy& energy);

@@ -639,10 +639,12 @@ bool ScenarioFiles::refuse_other_file(const SourceRef& source, const Value* pars
   const Source& file = *source;
   const std::string name = file.name.starts_with('<') ? "FILE" : file.name;
   if (parsed != nullptr && is_config_json(*parsed))
-    problems_.add("E107", "this is a config.json: it says what a model is, and nothing of a run",
-                  parsed->mark, 1, {},
-                  "`stepcast import hf " + name +
-                      "` writes a scenario with it; in a scenario it is model: {hf: " + name + '}');
+    problems_.add(
+        "E107", "this is a config.json: it says what a model is, and nothing of a run",
+        parsed->mark, 1, {},
+        "-s cluster=dgx-h100 -s 'batch={global: 64, micro: 1, seq: 4096}' says the run, and "
+        "-s 'parallel={tp: 8}' how it is laid out; `stepcast size " +
+            name + "` says what the model takes; in a scenario it is model: {hf: " + name + '}');
   else if (parsed == nullptr && is_script(file.text))
     problems_.add(
         "E107", "this is a script or a list of arguments, not a scenario", {source, 1, 1}, 1, {},

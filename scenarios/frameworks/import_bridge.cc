@@ -181,6 +181,34 @@ class BridgeFile {
 
 }  // namespace
 
+void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& in,
+                         const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts) {
+  const bool has_model = std::any_of(arguments.begin(), arguments.end(), [](const Argument& a) {
+    return a.name == "num_layers" || a.name == "encoder_num_layers" || a.name == "hidden_size";
+  });
+  if (!has_model && in.config == nullptr)
+    return in.problems.add("E332", "this file does not say the sizes of the model it trains",
+                           {in.file, 1, 1}, 1, {}, "--model config.json names it");
+  if (has_model && in.config != nullptr) draft.note("--model: not read, the file says its model");
+  if (!has_model) {
+    const Value config = read_mapping(in, in.config, "a config.json");
+    if (in.problems.any()) return;
+    const auto model = draft_config_model(config, in, draft, counts);
+    if (!model) return;
+    check_config_model(in, *model);
+    for (const auto& [key, name] :
+         {std::pair{"num_hidden_layers", "num_layers"}, std::pair{"n_layer", "num_layers"},
+          std::pair{"num_experts", "num_experts"}, std::pair{"n_routed_experts", "num_experts"},
+          std::pair{"num_local_experts", "num_experts"},
+          std::pair{"max_position_embeddings", "max_position_embeddings"}})
+      if (const Value* v = model->keys.find(key); v != nullptr && v->is_scalar())
+        arguments.insert(arguments.begin(), {name, fmt::format("{} (--model)", key), *v});
+  }
+  const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
+  counts.add(reader);
+  draft_megatron(reader, cluster, draft, has_model);
+}
+
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts) {
   const SourceRef written = bridge_configuration(in);
@@ -191,10 +219,8 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
                            {}, "a configuration of Megatron-Bridge has model, train, ddp, ...");
   BridgeFile bridge;
-  const std::vector<Argument> arguments = bridge.read(file);
-  const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
-  counts.add(reader);
-  draft_megatron(reader, cluster, draft);
+  std::vector<Argument> arguments = bridge.read(file);
+  draft_megatron_file(arguments, in, cluster, draft, counts);
   for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
   if (written != in.file) draft_measured(in, draft, counts);
 }

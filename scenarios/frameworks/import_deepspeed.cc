@@ -228,18 +228,12 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1}, 1,
                            {}, "its configuration has train_batch_size, zero_optimization, ...");
-  if (in.config == nullptr)
-    return in.problems.add("E332", "DeepSpeed's file does not say what model it trains",
-                           {in.file, 1, 1}, 1, {}, "--model config.json names it");
-  const Value config = read_mapping(in, in.config, "a config.json");
-  if (in.problems.any()) return;
   counts.add(reader);
   draft.set_text("software", "deepspeed-zero3", "");
-  const auto model = draft_config_model(config, in, draft, counts);
-  if (!model) return;
-  check_config_model(in, *model);
+  const auto positions = draft_model_beside(in, "DeepSpeed's file", draft, counts);
+  if (!positions) return;
   Importing importing{reader, in, cluster, draft};
-  importing.max_positions = model->max_positions;
+  importing.max_positions = *positions;
   draft_rows(importing);
 }
 

@@ -122,7 +122,9 @@ void ScenarioDraft::override_with(const std::string& path, const std::string& va
   std::ranges::replace_if(
       line, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
   put({path, escape_text(line), "-s"});
-  std::erase_if(notes_, [&](const std::string& n) { return n.starts_with(path + ": "); });
+  std::erase_if(notes_, [&](const std::string& n) {
+    return n.starts_with(path + ": ") || n.starts_with(path + ".");
+  });
 }
 
 void ScenarioDraft::note(std::string text) {

@@ -53,6 +53,26 @@ bool has_value(const Value& v) {
   return v.kind != Value::Kind::null && v.text != "false" && v.text != "null";
 }
 
+// A null stands for what a model has without the key, whatever its class's default is; in a
+// scenario it would leave the key out, so that the class's default came back.
+std::string stated_value(std::string_view key, const Value& value, const Value& model) {
+  if (value.kind != Value::Kind::null) return to_flow(value);
+  for (const std::string_view none : {"q_lora_rank", "sliding_window", "n_shared_experts"})
+    if (key == none) return "0";
+  const auto size = [&](std::initializer_list<std::string_view> names) -> int64_t {
+    for (const std::string_view name : names)
+      if (const Value* v = model.find(name); v != nullptr && v->is_scalar())
+        return python_whole(v->text).value_or(0);
+    return 0;
+  };
+  const int64_t heads = size({"num_attention_heads", "n_head"});
+  if (key == "num_key_value_heads" && heads > 0) return fmt::format("{}", heads);
+  const int64_t hidden = size({"hidden_size", "n_embd"});
+  if (key == "head_dim" && heads > 0 && hidden > 0 && hidden % heads == 0)
+    return fmt::format("{}", hidden / heads);
+  return to_flow(value);
+}
+
 }  // namespace
 
 std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSources& in,
@@ -86,7 +106,8 @@ std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSou
       if (has_value(m.value)) draft.left_out(m.key);
     } else {
       ++counts.used;
-      draft.set(fmt::format("model.{}", m.key), to_flow(m.value), {"", m.value.mark});
+      draft.set(fmt::format("model.{}", m.key), stated_value(key.name, m.value, config.model),
+                {"", m.value.mark});
       if (key.name == "max_position_embeddings" && m.value.is_scalar())
         model.max_positions = python_whole(m.value.text).value_or(0);
     }
@@ -130,6 +151,25 @@ void check_config_model(const ImportSources& in, const ConfigModel& of) {
   }
 }
 
+std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::string& whose,
+                                          ScenarioDraft& draft, ImportCounts& counts) {
+  if (in.config == nullptr && in.states("model")) {
+    draft.set("model", in.stated("model"), "-s");
+    return 0;
+  }
+  if (in.config == nullptr) {
+    in.problems.add("E332", whose + " does not say what model it trains", {in.file, 1, 1}, 1, {},
+                    "--model config.json names it, or -s model=PRESET");
+    return {};
+  }
+  const Value config = read_mapping(in, in.config, "a config.json");
+  if (in.problems.any()) return {};
+  const auto model = draft_config_model(config, in, draft, counts);
+  if (!model) return {};
+  check_config_model(in, *model);
+  return model->max_positions;
+}
+
 void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                ImportCounts& counts) {
   const Value config = read_mapping(in, in.file, "a config.json");
@@ -138,6 +178,12 @@ void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDr
   if (!model) return;
   check_config_model(in, *model);
   draft_cluster(cluster, 8, "a config.json says nothing about the run", draft);
+  // The vocabulary is the model's as it is, unless somebody pads it.
+  constexpr int64_t kUsualMultiple = 128;
+  if (const Value* vocab = model->keys.find("vocab_size"); vocab != nullptr && vocab->is_scalar())
+    if (python_whole(vocab->text).value_or(0) % kUsualMultiple != 0)
+      draft.set("parallel.vocab_multiple", int64_t{1},
+                {"the vocabulary is not padded", vocab->mark});
   const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
   draft.assume("batch.global", "64", says_nothing);
   draft.assume("batch.micro", "1", says_nothing);

@@ -12,6 +12,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "scenarios/frameworks/import_shell.h"
 #include "scenarios/frameworks/importers.h"
@@ -51,7 +52,7 @@ constexpr CostArgument kMegatron[] = {
     {"max_position_embeddings", "model.max_position_embeddings"},
     {"make_vocab_size_divisible_by", "model.vocab_size"},
     {"vocab_size", "model.vocab_size"},
-    {"padded_vocab_size", "model.vocab_size"},
+    {"padded_vocab_size", "model.vocab_size", As::input(), "pad_vocab_size_to"},
     {"tokenizer_type", "model.vocab_size"},
     {"merge_file", "model.vocab_size"},
     {"vocab_extra_ids", "model.vocab_size"},
@@ -99,7 +100,8 @@ constexpr CostArgument kMegatron[] = {
     {"moe_latent_size", "model", As::left_out("0")},
 
     // Layout.
-    {"tensor_model_parallel_size", "parallel.tp"},
+    // Before there were pipelines (2020) tp was all of model parallelism.
+    {"tensor_model_parallel_size", "parallel.tp", As::input(), "model_parallel_size"},
     {"pipeline_model_parallel_size", "parallel.pp"},
     {"context_parallel_size", "parallel.cp"},
     {"expert_model_parallel_size", "parallel.ep"},
@@ -123,11 +125,11 @@ constexpr CostArgument kMegatron[] = {
     {"hierarchical_context_parallel_sizes", "parallel.cp_inner"},
     {"world_size", "cluster.nodes"},
     {"data_parallel_size", "cluster.nodes"},
-    {"nnodes", "cluster.nodes", As::input(), "num_nodes"},
-    {"nproc_per_node", "cluster.nodes", As::input(), "num_gpus_per_node|gpus_per_node"},
+    {"nnodes", "cluster.nodes", As::input(), "num_nodes|nodes"},
+    {"nproc_per_node", "cluster.nodes", As::input(), "num_gpus_per_node|gpus_per_node|num_gpus"},
 
     // Batch.
-    {"micro_batch_size", "batch.micro"},
+    {"micro_batch_size", "batch.micro", As::input(), "batch_size"},
     {"global_batch_size", "batch.global"},
     {"seq_length", "batch.seq", As::input(), "encoder_seq_length|sequence_length"},
     {"decoder_seq_length", "batch.encoder_seq"},
@@ -352,22 +354,17 @@ bool may_stay_open(std::string_view name) {
 }
 
 bool says_how_many_nodes(std::string_view name) {
-  return name == "nnodes" || name == "num_nodes";
+  return name == "nnodes" || name == "num_nodes" || name == "nodes";
 }
 
 bool says_gpus_of_a_node(std::string_view name) {
-  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node";
+  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node" ||
+         name == "num_gpus";
 }
 
 // How many GPUs there are is known where the script runs, and assumed where it is not.
 bool says_how_many_gpus(std::string_view name) {
-  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size" ||
-         name == "num_gpus";
-}
-
-bool is_open(const Value& v) {
-  if (v.is_scalar()) return v.text.find('$') != std::string::npos;
-  return !v.items.empty() && is_open(v.items.front());
+  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size";
 }
 
 bool changes_cost(std::string_view name) {
@@ -376,37 +373,73 @@ bool changes_cost(std::string_view name) {
   return false;
 }
 
+// Flags of Megatron's that change the cost: a word behind them is no value of theirs.
+bool is_flag(std::string_view name) {
+  constexpr std::array<std::string_view, 24> kFlags{"fp16",
+                                                    "bf16",
+                                                    "swiglu",
+                                                    "squared_relu",
+                                                    "group_query_attention",
+                                                    "use_distributed_optimizer",
+                                                    "overlap_grad_reduce",
+                                                    "overlap_param_gather",
+                                                    "sequence_parallel",
+                                                    "recompute_activations",
+                                                    "checkpoint_activations",
+                                                    "use_flash_attn",
+                                                    "untie_embeddings_and_output_weights",
+                                                    "qk_layernorm",
+                                                    "add_qkv_bias",
+                                                    "use_rotary_position_embeddings",
+                                                    "moe_grouped_gemm",
+                                                    "multi_latent_attention",
+                                                    "tp_comm_overlap",
+                                                    "accumulate_allreduce_grads_in_fp32",
+                                                    "cpu_offloading",
+                                                    "optimizer_cpu_offload",
+                                                    "use_precision_aware_optimizer",
+                                                    "deepspeed"};
+  return name.starts_with("no_") || name.starts_with("disable_") ||
+         std::find(kFlags.begin(), kFlags.end(), name) != kFlags.end();
+}
+
 // What a script leaves open, asked for in one message.
 class OpenValues {
  public:
   explicit OpenValues(const ShellScript& script) : script_(script) {}
 
   // True if the argument is to be left out.
-  bool leaves_out(const Argument& a, const ImportSources& in) {
-    if (!is_open(a.value)) return false;
-    const std::string& text = a.value.is_scalar() ? a.value.text : a.value.items.front().text;
-    const std::set<std::string> names = hangs_on(script_, text);
-    if (says_how_many_gpus(a.name)) {
-      nodes_open_ = nodes_open_ || says_how_many_nodes(a.name);
+  bool leaves_out(ShellArgument& a, const ImportSources& in) {
+    if (!a.is_open) return false;
+    const std::string& name = a.argument.name;
+    const Value& value = a.argument.value;
+    const std::string text = value.is_scalar() ? value.text : value.items.front().text;
+    if (says_how_many_gpus(name)) {
+      nodes_open_ = nodes_open_ || says_how_many_nodes(name);
       if (in.warnings != nullptr)
-        in.warnings->push_back(fmt::format("{} {} is not known: {}", a.written, text,
+        in.warnings->push_back(fmt::format("{} {} is not known: {}", a.argument.written, text,
                                            "NAME=VALUE after the file gives a variable"));
       return true;
     }
-    if (!changes_cost(a.name) || may_stay_open(a.name)) return true;
-    add(names, fmt::format("{} {}", a.written, text), a.value.mark);
+    if (!changes_cost(name) || may_stay_open(name)) return true;
+    // "--bf16 $MORE": what nothing sets is no word.
+    if (is_flag(name) && text != "true" && a.only_unset) {
+      a.argument.value = word_value("true", a.argument.value.mark);
+      return false;
+    }
+    add(a.hangs_on, a.argument.written, text, a.argument.value.mark);
     return false;
   }
 
-  // Words of the command that trains which hold arguments that hang on something.
-  void add_command(const std::vector<ShellWord>& command) {
-    for (const ShellWord& w : command) {
-      if (!w.text.starts_with('$')) continue;
-      const size_t begin = w.text.find_first_not_of("${");
-      if (begin == std::string::npos) continue;
-      const std::string name = w.text.substr(begin, w.text.find_first_of("}[:", begin) - begin);
-      if (script_.open_arguments.contains(name)) add(hangs_on(script_, w.text), w.text, w.mark);
+  void add(const std::set<std::string>& names, const std::string& written, const std::string& text,
+           const Mark& mark) {
+    if (!asked_) {
+      asked_ = true;
+      what_ = text == "true" ? written : fmt::format("{} {}", written, text);
+      mark_ = mark;
     }
+    names_.insert(names.begin(), names.end());
+    if (names.empty()) unnamed_.insert(fmt::format("{} {}", written, text));
   }
 
   // The GPUs of one node say nothing of the job where the number of nodes is open: they would be
@@ -419,34 +452,53 @@ class OpenValues {
   }
 
   bool refuse(const ImportSources& in) const {
-    if (names_.empty()) return false;
-    std::vector<std::string> shown;
-    for (const std::string& n : names_)
-      shown.push_back(n.find_first_not_of("0123456789") == std::string::npos ? "$" + n : n);
+    if (!asked_) return false;
+    std::vector<std::string> shown, given, choices;
+    std::vector<std::string> in_order(names_.begin(), names_.end());
+    std::stable_sort(in_order.begin(), in_order.end(), [](const auto& x, const auto& y) {
+      const auto order = [](const std::string& n) { return is_position(n) ? n.size() : SIZE_MAX; };
+      return order(x) < order(y);
+    });
+    for (const std::string& n : in_order) {
+      const bool is_argument = is_position(n);
+      const auto variable = script_.variable_of.find(n);
+      const std::string name = variable == script_.variable_of.end() ? n : variable->second;
+      shown.push_back(!is_argument ? n : name == n ? "$" + n : fmt::format("{} (${})", name, n));
+      if (!is_position(name)) given.push_back(name + "=...");
+      for (const std::string& by : {n, name}) {
+        const auto known = script_.choices.find(by);
+        if (known == script_.choices.end()) continue;
+        choices.push_back(fmt::format("{}: {}", name, fmt::join(known->second, ", ")));
+        if (by == name) break;
+      }
+    }
+    shown.insert(shown.end(), unnamed_.begin(), unnamed_.end());
+    std::string help;
+    if (!given.empty()) help = fmt::format("give them after the file: {}", fmt::join(given, " "));
+    const bool by_position = std::any_of(names_.begin(), names_.end(), is_position);
+    if (by_position)
+      help += help.empty() ? "give them after the file, as the script is called"
+                           : ", or the words for $1, $2, ... as the script is called";
+    if (help.empty()) help = "write the value into the script";
     in.problems.add(
         "E332",
-        fmt::format("the script does not say {}, which {} hangs on", fmt::join(shown, ", "), what_),
-        mark_, 1, {},
-        "give them after the file: NAME=VALUE for a variable, or words for $1, $2, ... in their "
-        "order");
+        fmt::format("the script does not say {}, which {} hangs on{}", fmt::join(shown, ", "),
+                    what_, shown.size() > 1 ? ", and other arguments" : ""),
+        mark_, 1, {}, help,
+        choices.empty() ? "" : fmt::format("the script knows {}", fmt::join(choices, "; ")));
     return true;
   }
 
  private:
-  void add(const std::set<std::string>& names, const std::string& what, const Mark& mark) {
-    if (names_.empty()) {
-      what_ = what;
-      mark_ = mark;
-    }
-    names_.insert(names.begin(), names.end());
-    if (names.empty()) names_.insert(what);
+  static bool is_position(const std::string& name) {
+    return name.find_first_not_of("0123456789") == std::string::npos;
   }
 
   const ShellScript& script_;
-  std::set<std::string> names_;
+  std::set<std::string> names_, unnamed_;
   std::string what_;
   Mark mark_;
-  bool nodes_open_ = false;
+  bool asked_ = false, nodes_open_ = false;
 };
 
 // "#SBATCH --nodes=16" and the like, which the shell takes for comments.
@@ -472,24 +524,112 @@ void add_slurm(const SourceRef& source, std::vector<Argument>& all) {
   }
 }
 
+// What a command runs: the first word that names a file of Python, or the first word.
+std::string program_of(const ShellCommand& command) {
+  for (const ShellWord& w : command.words)
+    if (w.text.ends_with(".py")) return w.text;
+  return command.words.front().text;
+}
+
+// Programs that take the arguments of a model and do not train it.
+bool trains_nothing(const ShellCommand& command) {
+  const std::string name = lower_case(program_of(command));
+  for (const std::string_view part :
+       {"preprocess",   "convert", "checkpoint_util", "checkpoint/util",
+        "generat",      "eval",    "inference",       "server",
+        "merge",        "export",  "tools/",          "build_",
+        "quantiz",      "ptq",     "create_",         "hf2",
+        "2hf",          "prompt",  "benchmark",       "estimate",
+        "report_memory"})
+    if (name.find(part) != name.npos) return true;
+  // Megatron's tasks are fine-tuning where they are given something to train on.
+  return name.ends_with("tasks/main.py") &&
+         std::none_of(command.words.begin(), command.words.end(),
+                      [](const ShellWord& w) { return w.text.starts_with("--train-data"); });
+}
+
+// Whether the arguments that change the cost are the same.
+bool same_costs(const std::vector<ShellArgument>& a, const std::vector<ShellArgument>& b) {
+  const auto costs = [](const std::vector<ShellArgument>& all) {
+    std::map<std::string, std::string> named;
+    for (const ShellArgument& x : all)
+      if (changes_cost(x.argument.name) && !may_stay_open(x.argument.name))
+        named[x.argument.name] = to_flow(x.argument.value);
+    return named;
+  };
+  return costs(a) == costs(b);
+}
+
+bool has_sizes(const std::vector<ShellArgument>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const ShellArgument& a) {
+    return a.argument.name == "num_layers" || a.argument.name == "hidden_size" ||
+           a.argument.name == "micro_batch_size" || a.argument.name == "batch_size";
+  });
+}
+
+// The arguments of the command that trains: the first that has sizes of a model or a batch.  A text
+// of nothing but arguments is all of one command.
 std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
-  const ShellScript script = read_shell(in.file, in.given);
+  const ShellScript script = read_shell(in.file, in.given, in.files);
+  if (script.cut) {
+    in.problems.add("E331", "the script becomes too long to be followed from here on", *script.cut,
+                    1, {}, "give the list of arguments that Megatron prints instead");
+    return {};
+  }
   for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
   std::vector<Argument> all;
   add_slurm(in.file, all);
+  if (script.nodes && !script.nodes->open)
+    all.push_back({"nnodes", "--nodes", word_value(script.nodes->text, script.nodes->mark)});
+  std::vector<std::pair<const ShellCommand*, std::vector<ShellArgument>>> training;
+  std::vector<ShellArgument> loose;
+  const ShellCommand* other = nullptr;
+  for (const ShellCommand& command : script.commands) {
+    std::vector<ShellArgument> found = arguments_of(command.words);
+    if (command.words.front().text.starts_with("--"))
+      loose.insert(loose.end(), found.begin(), found.end());
+    else if (trains_nothing(command))
+      other = other == nullptr ? &command : other;
+    else if (has_sizes(found))
+      training.emplace_back(&command, std::move(found));
+    else if (training.empty())
+      loose.insert(loose.end(), found.begin(), found.end());
+  }
+  // Of a text that is all arguments ("--num-layers 32 ...") there is nothing else to read.
+  if (training.empty() && !has_sizes(loose) &&
+      (other != nullptr || (loose.empty() && in.file->text.find("--") != std::string::npos))) {
+    in.problems.add("E336",
+                    other == nullptr ? "this script trains no model: no command in it has arguments"
+                                     : fmt::format("this script trains no model: it runs {}",
+                                                   program_of(*other)),
+                    other == nullptr ? Mark{in.file, 1, 1} : other->words.front().mark, 1, {},
+                    "import the script that starts the training");
+    return {};
+  }
   OpenValues open(script);
-  for (const std::vector<ShellWord>& command : script.commands) {
-    std::vector<Argument> found = arguments_of(command);
-    const bool trains = std::any_of(found.begin(), found.end(), [](const Argument& a) {
-      return a.name == "num_layers" || a.name == "hidden_size" || a.name == "micro_batch_size";
-    });
-    if (trains) open.add_command(command);
-    std::erase_if(found, [&](const Argument& a) { return open.leaves_out(a, in); });
-    all.insert(all.end(), std::make_move_iterator(found.begin()),
-               std::make_move_iterator(found.end()));
+  std::vector<ShellArgument> found;
+  if (training.empty()) {
+    found = std::move(loose);
+  } else {
+    const auto& [command, arguments] = training.front();
+    if (!command->hangs_on.empty() && training.size() > 1 &&
+        training[1].first->words.front().text == command->words.front().text &&
+        !same_costs(arguments, training[1].second))
+      open.add(command->hangs_on, "the command", command->words.front().text,
+               command->words.front().mark);
+    found = arguments;
+  }
+  std::erase_if(found, [&](ShellArgument& a) { return open.leaves_out(a, in); });
+  for (ShellArgument& a : found) {
+    if (is_flag(a.argument.name) && !a.argument.value.is_scalar())
+      a.argument.value = word_value("true", a.argument.value.mark);
+    all.push_back(std::move(a.argument));
   }
   open.leave_out_gpus_of_a_node(all);
-  open.refuse(in);
+  if (!open.refuse(in) && in.warnings != nullptr && !script.empty.empty())
+    in.warnings->push_back(fmt::format(
+        "{} {} not set, and taken to be empty: NAME=VALUE after the file gives a variable",
+        fmt::join(script.empty, ", "), script.empty.size() == 1 ? "is" : "are"));
   return all;
 }
 

@@ -7,20 +7,27 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/frameworks/import_draft.h"
 #include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 
 // Arguments that change the cost, and launcher arguments that say how many GPUs there are.
 std::span<const CostArgument> megatron_arguments();
 
-// The whole scenario.  Adds E331 for values that cannot be, E332 for arguments that are missing or
-// exclude each other.
+// The whole scenario; the model is left to the caller if it is not in the arguments.  Adds E331 for
+// values that cannot be, E332 for arguments that are missing or exclude each other.
 void draft_megatron(const ArgumentReader& arguments, const ImportCluster& cluster,
-                    ScenarioDraft& draft);
+                    ScenarioDraft& draft, bool with_model = true);
+
+// The scenario of a file that says the layout in Megatron's arguments, and the model too or leaves
+// it to --model's config.json.  Adds E332 where neither says it.
+void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& in,
+                         const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts);
 
 // A variable of the environment, if it is one that changes how collectives or kernels run; sets
 // what it switches.

@@ -204,6 +204,7 @@ class ModelDraft {
   void write_positions() {
     const bool rotary = a_.flag("use_rotary_position_embeddings");
     std::string type = a_.word("position_embedding_type", rotary ? "rope" : "learned_absolute");
+    type.erase(0, type.rfind('.') + 1);  // "PositionEmbeddingType.alibi", as a list prints it
     Origin why = a_.given("position_embedding_type")
                      ? a_.origin("position_embedding_type")
                      : given_or_default("use_rotary_position_embeddings");
@@ -484,7 +485,6 @@ class LayoutDraft {
   // Megatron-DeepSpeed's --pp-partition-method 'type:transformer|embedding'.
   bool deals_embeddings() const {
     return s_.vpp == 1 && s_.pp > 2 && s_.layers % s_.pp != 0 && (s_.layers + 2) % s_.pp == 0 &&
-           (s_.layers + 2) / s_.pp > 1 &&
            a_.word("pp_partition_method").find("embedding") != std::string::npos;
   }
 
@@ -949,6 +949,8 @@ class RunDraft {
 
 // --- how many GPUs
 
+constexpr int64_t kMostGpus = 10'000'000;
+
 // How many GPUs ran, and which argument says so.
 struct JobGpus {
   int64_t gpus = 0;
@@ -959,11 +961,16 @@ struct JobGpus {
 JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
   const int64_t one = s.tp * s.cp * s.pp;
   if (a.given("world_size")) return {a.whole("world_size", one), a.origin("world_size")};
+  std::string started;
   if (a.given("nnodes") || a.given("nproc_per_node")) {
-    const int64_t each = a.whole("nproc_per_node", 8);
-    return {a.whole("nnodes", 1) * each,
-            {fmt::format("{}, {}", a.why("nnodes"), a.why("nproc_per_node")),
-             a.mark(a.given("nnodes") ? "nnodes" : "nproc_per_node")}};
+    const int64_t each = a.whole("nproc_per_node", 8), nodes = a.whole("nnodes", 1);
+    const std::string why = fmt::format("{}, {}", a.why("nnodes"), a.why("nproc_per_node"));
+    const int64_t gpus = nodes > kMostGpus || each > kMostGpus ? kMostGpus + 1 : nodes * each;
+    // One node stands in many published scripts until somebody writes how many he has.
+    const bool too_few = gpus < one || gpus / one * s.tp * s.cp % (s.ep * s.etp) != 0;
+    if (!too_few || nodes != 1 || gpus < 1)
+      return {gpus, {why, a.mark(a.given("nnodes") ? "nnodes" : "nproc_per_node")}};
+    started = fmt::format("; the one node that the script names has too few ({})", why);
   }
   if (a.given("data_parallel_size"))
     return {one * a.whole("data_parallel_size", 1), a.origin("data_parallel_size")};
@@ -971,10 +978,8 @@ JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
   const int64_t instances = std::max<int64_t>(1, a.whole("num_distributed_optimizer_instances", 1));
   int64_t dp = instances;
   while (dp < s.ep * s.etp && s.tp * s.cp * dp % (s.ep * s.etp) != 0) dp += instances;
-  return {one * dp, "the fewest that the sizes allow (tp, cp, pp, ep)", true};
+  return {one * dp, "the fewest that the sizes allow (tp, cp, pp, ep)" + started, true};
 }
-
-constexpr int64_t kMostGpus = 10'000'000;
 
 bool sensible(const ArgumentReader& a, const MegatronSizes& s) {
   int64_t product = 1;
@@ -1028,7 +1033,8 @@ void draft_software(const ArgumentReader& a, const SoftwareOfFile& of, ScenarioD
 
 }  // namespace
 
-void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {
+void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft,
+                    bool with_model) {
   MegatronSizes sizes;
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
   sizes.cp = a.whole("context_parallel_size", 1);
@@ -1045,7 +1051,10 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
 
   const SoftwareOfFile software = software_of(a);
   draft_software(a, software, draft);
-  ModelDraft(a, sizes, draft).write();
+  if (with_model)
+    ModelDraft(a, sizes, draft).write();
+  else
+    sizes.layers = std::clamp<int64_t>(a.whole("num_layers", 0), 0, kMostLayers);
   ImportCluster of_its_time = cluster;
   if (cluster.assumed && software.old()) of_its_time.preset = "dgx-a100-80g";
   draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);

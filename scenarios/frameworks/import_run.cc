@@ -18,11 +18,12 @@ namespace {
 
 using Importer = void (*)(const ImportSources&, const ImportCluster&, ScenarioDraft&,
                           ImportCounts&);
-constexpr std::array<std::string_view, 7> kKinds{
-    "hf", "megatron-args", "megatron-log", "bridge", "torchtitan", "deepspeed", "nanotron"};
-constexpr std::array<Importer, 7> kImporters{
-    import_hf,         import_megatron_args, import_megatron_log, import_bridge,
-    import_torchtitan, import_deepspeed,     import_nanotron};
+constexpr std::array<std::string_view, 10> kKinds{
+    "hf",         "megatron-args", "megatron-log", "bridge",  "nemo",
+    "torchtitan", "deepspeed",     "accelerate",   "axolotl", "nanotron"};
+constexpr std::array<Importer, 10> kImporters{
+    import_hf,         import_megatron_args, import_megatron_log, import_bridge,  import_nemo,
+    import_torchtitan, import_deepspeed,     import_accelerate,   import_axolotl, import_nanotron};
 
 // Names that files of every model have.
 constexpr std::array<std::string_view, 8> kUsualNames{
@@ -194,8 +195,8 @@ ImportedRun import_run(const ImportRequest& request) {
   draft.set("schema", int64_t{1}, "");
   draft.set_text("name", name_of_run(request), "");
   std::vector<std::string> warnings;
-  kImporters[kind]({problems, file, config, request.set, request.given, &warnings}, request.cluster,
-                   draft, counts);
+  kImporters[kind]({problems, file, config, request.set, request.given, &warnings, request.files},
+                   request.cluster, draft, counts);
   for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
   problems.throw_if_any();

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +13,8 @@
 
 namespace stepcast {
 
-// hf, megatron-args, megatron-log, bridge, torchtitan, deepspeed, nanotron.
+// hf, megatron-args, megatron-log, bridge, nemo, torchtitan, deepspeed, accelerate, axolotl,
+// nanotron.
 std::span<const std::string_view> import_kinds();
 
 // The kind that reads a text, if it is a log with measured steps: megatron-log, bridge (of NeMo
@@ -34,6 +37,9 @@ struct ImportRequest {
   std::string model_file, model_text;  // a config.json, for files that do not say the model
   std::string folder{};                // in which the file lies, if it is known: its name alone
   std::vector<std::string> given{};    // of a script: "NAME=VALUE", or the next of $1, $2, ...
+  // The text of a file that a script names, by its path from the script's folder; nothing if there
+  // is none.  Empty: no other file is read.
+  std::function<std::optional<std::string>(std::string_view path)> files{};
   ImportCluster cluster;
   std::vector<std::pair<std::string, std::string>> set;  // dotted path, YAML on one line
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ struct ImportSources {
   std::span<const std::pair<std::string, std::string>> set{};  // --set
   std::span<const std::string> given{};                        // ImportRequest::given
   std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
+  std::function<std::optional<std::string>(std::string_view)> files{};  // ImportRequest::files
 
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
@@ -47,10 +49,16 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts);
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts);
+void import_nemo(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts);
 void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                        ImportCounts& counts);
 void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                       ImportCounts& counts);
+void import_accelerate(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                       ImportCounts& counts);
+void import_axolotl(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                    ImportCounts& counts);
 void import_nanotron(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                      ImportCounts& counts);
 
@@ -81,6 +89,12 @@ struct ConfigModel {
 };
 std::optional<ConfigModel> draft_config_model(const Value& config, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts);
+// The model of a file that does not say it: that of --model's config.json, or the one that is
+// stated
+// (-s model=PRESET).  `whose` begins the message where neither is given: "DeepSpeed's file".
+// Returns how long its sequences can be, 0: it does not say; nothing if there were problems.
+std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::string& whose,
+                                          ScenarioDraft& draft, ImportCounts& counts);
 // Adds what loading refuses in the model of a config.json, --set applied, but for what is not
 // supported yet (E130).  It sees null, which a scenario does not have, and knows the exact places.
 // REQUIRES: draft_config_model returned something.

@@ -41,11 +41,40 @@ bool has_arguments(const Value& v) {
   return false;
 }
 
+bool is_scenario(const Value& v) {
+  return has_key(v, {"schema", "extends"}) ||
+         (has_key(v, {"model", "cluster"}) &&
+          has_key(v, {"parallel", "batch", "schedule", "kernels", "measured"})) ||
+         (has_key(v, {"model"}) && has_key(v, {"cluster"}));
+}
+
+// NeMo's and Megatron-Bridge's files have a section `model`, as have those of models of other kinds
+// (speech, images): what tells them is how a transformer is laid out, or its sizes.
+std::string_view kind_of_sections(const Value& v, const Value& model) {
+  const bool layout = has_key(model, {"tensor_model_parallel_size", "pipeline_model_parallel_size",
+                                      "context_parallel_size", "sequence_parallel"});
+  const bool sizes = has_key(model, {"num_layers"}) && has_key(model, {"hidden_size"});
+  if (is_mapping_at(v, "trainer")) {
+    if (is_mapping_at(model, "config") &&
+        has_key(*model.find("config"), {"_target_", "num_layers"}))
+      return "nemo";
+    const bool trains = has_key(model, {"micro_batch_size", "global_batch_size", "optim"});
+    const bool of_images = has_key(model, {"unet_config", "first_stage_config", "vision", "unet",
+                                           "vision_pretraining_type", "unet_type"});
+    return (layout || sizes) && trains && !of_images ? "nemo" : "";
+  }
+  if (is_mapping_at(v, "run"))
+    return {};  // NeMo's launcher: what is converted, evaluated, exported
+  const bool sections = has_key(v, {"train", "ddp", "dist", "mixed_precision", "comm_overlap",
+                                    "dataset", "checkpoint", "recipe", "optimizer"});
+  return layout || sizes || (sections && has_key(model, {"seq_length"})) ? "bridge" : "";
+}
+
 std::string_view kind_of_mapping(const Value& v) {
-  if (has_key(v, {"schema", "extends"}) || (has_key(v, {"cluster"}) && has_key(v, {"model"})))
-    return {};
-  if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config",
-                  "distributed_type"}))
+  if (has_key(v, {"distributed_type"})) return "accelerate";
+  if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
+    return "axolotl";
+  if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config"}))
     return "deepspeed";
   if (has_key(v, {"train_batch_size"}) &&
       has_key(v, {"fp16", "bf16", "optimizer", "steps_per_print"}))
@@ -58,11 +87,8 @@ std::string_view kind_of_mapping(const Value& v) {
   if (parts && (has_key(v, {"job", "model_spec", "metrics", "activation_checkpoint"}) ||
                 (model != nullptr && has_key(*model, {"flavor"}))))
     return "torchtitan";
-  if (model != nullptr && model->is_mapping() &&
-      (has_key(v, {"train", "ddp", "trainer", "dataset", "dist", "mixed_precision", "comm_overlap",
-                   "checkpoint", "recipe"}) ||
-       has_key(*model, {"tensor_model_parallel_size", "num_layers", "encoder_seq_length"})))
-    return "bridge";
+  if (model != nullptr && model->is_mapping())
+    if (const std::string_view kind = kind_of_sections(v, *model); !kind.empty()) return kind;
   if (has_key(v, {"model_type", "architectures", "text_config", "llm_config"}) ||
       (has_key(v, {"hidden_size", "n_embd", "d_model"}) &&
        has_key(v, {"num_hidden_layers", "n_layer", "num_attention_heads"})))
@@ -105,6 +131,7 @@ std::string_view kind_of_file(const std::string& text) {
   if (!script) {
     if (const std::string_view log = kind_of_log(text); !log.empty()) return log;
     if (const Value v = mapping_of(text); v.is_mapping()) {
+      if (is_scenario(v)) return {};  // its comments may say where its values come from
       const std::string_view kind = kind_of_mapping(v);
       if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
     }

@@ -17,6 +17,7 @@ namespace stepcast {
 namespace {
 
 constexpr std::string_view kMegatronStep = "elapsed time per iteration (ms):";
+constexpr std::string_view kDeepSpeedStep = "elapsed time per iteration (s):";
 constexpr std::string_view kNemoStep = "train_step_timing in s:";
 constexpr std::string_view kTitanRate = "tps:";
 
@@ -135,6 +136,7 @@ class StepReader {
     }
     for (const auto& [label, batch_label, unit] :
          {std::tuple{kMegatronStep, "global batch size:", 1e-3},
+          {kDeepSpeedStep, "global batch size:", 1.0},
           {kNemoStep, "global_batch_size:", 1.0}}) {
       const auto time = figure(line, label, kMost);
       if (time) all_.push_back({*time * unit, figure(line, batch_label, kMost).value_or(0)});
@@ -298,7 +300,7 @@ std::string_view kind_of_log(std::string_view text) {
   while (const auto line = lines.next()) {
     if (is_titan_step(*line)) return "torchtitan";
     if (has(*line, kNemoStep)) return "bridge";
-    if (!has(*line, kMegatronStep)) continue;
+    if (!has(*line, kMegatronStep) && !has(*line, kDeepSpeedStep)) continue;
     const bool arguments = has(text, " ....");
     return !arguments && !yaml_in(text).empty() ? "bridge" : "megatron-log";
   }

@@ -27,6 +27,7 @@ struct MissingPart {
 constexpr MissingPart kMissingParts[] = {
     {"add_cross_attention", "cross-attention of a decoder"},
     {"is_encoder_decoder", "an encoder before the decoder"},
+    {"cross_attention_layers", "layers that attend to images"},
     {"ssm_state_size", "state-space layers"},
     {"mamba_num_heads", "state-space layers"},
     {"mamba_d_state", "state-space layers"},

@@ -574,6 +574,141 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
+    ModelFamily{"smollm3", R"(
+vocab_size: 128256
+hidden_size: 2048
+intermediate_size: 11008
+num_hidden_layers: 36
+num_attention_heads: 16
+num_key_value_heads: 4
+max_position_embeddings: 32768
+use_sliding_window: false
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"ernie4_5", R"(
+vocab_size: 103424
+hidden_size: 1024
+intermediate_size: 3072
+num_hidden_layers: 18
+num_attention_heads: 16
+num_key_value_heads: 2
+head_dim: 128
+max_position_embeddings: 131072
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: true
+)"},
+    ModelFamily{"seed_oss", R"(
+vocab_size: 155136
+hidden_size: 4096
+intermediate_size: 27648
+num_hidden_layers: 64
+num_attention_heads: 80
+num_key_value_heads: 8
+head_dim: 128
+max_position_embeddings: 524288
+qkv_bias: true  # attention_bias
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"arcee", R"(
+vocab_size: 32000
+hidden_size: 2560
+intermediate_size: 18432
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 4096
+hidden_act: relu2
+gated_mlp: false
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    // Norms follow attention and MLP, as many as if they came before.
+    ModelFamily{"exaone4", R"(
+vocab_size: 102400
+hidden_size: 4096
+intermediate_size: 16384
+num_hidden_layers: 32
+num_attention_heads: 32
+num_key_value_heads: 32
+max_position_embeddings: 2048
+sliding_window: 4096
+sliding_window_pattern: 4
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"hunyuan_v1_dense", R"(
+vocab_size: 290943
+hidden_size: 4096
+intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"dots1", R"(
+vocab_size: 152064
+hidden_size: 4608
+intermediate_size: 10944
+num_hidden_layers: 62
+num_attention_heads: 32
+num_key_value_heads: 32
+max_position_embeddings: 2048
+sliding_window: 4096
+max_window_layers: 62
+moe_intermediate_size: 1408
+first_k_dense_replace: 0
+router_bias: true  # e_score_correction_bias, no key of theirs
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"glm4_moe_lite", R"(
+vocab_size: 154880
+hidden_size: 2048
+intermediate_size: 10240
+num_hidden_layers: 47
+num_attention_heads: 20
+max_position_embeddings: 202752
+num_experts: 64
+num_experts_per_tok: 4
+moe_intermediate_size: 1536
+n_shared_experts: 1
+first_k_dense_replace: 1  # mlp_layer_types
+router_bias: true  # e_score_correction_bias, no key of theirs
+q_lora_rank: 768
+kv_lora_rank: 512
+qk_nope_head_dim: 192
+qk_rope_head_dim: 64
+v_head_dim: 256
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
     // BertForPreTraining.  Norms follow the residual sums, as many as if they came before.
     ModelFamily{"bert", R"(
 vocab_size: 30522
@@ -653,13 +788,11 @@ constexpr SameFamily kSameFamilies[] = {
     {"moonshot", "deepseek_v3"},
     {"deepseek_v32", "deepseek_v3"},
     {"glm_moe_dsa", "deepseek_v3"},
-    {"glm4_moe_lite", "deepseek_v3"},
     {"glm4v", "glm4"},
     {"glm4v_text", "glm4"},
     {"glm4v_moe", "glm4_moe"},
     {"glm4v_moe_text", "glm4_moe"},
     {"mllama_text_model", "llama"},
-    {"smollm3", "llama"},
     {"granite", "llama"},
     {"internlm2", "llama"},
     {"internlm3", "llama"},
@@ -748,6 +881,7 @@ constexpr Alias kAliases[] = {
     {"glm", "attention_bias", "qkv_bias"},
     {"glm4", "attention_bias", "qkv_bias"},
     {"glm4_moe", "attention_bias", "qkv_bias"},
+    {"seed_oss", "attention_bias", "qkv_bias"},
     {"minimax_m2", "use_routing_bias", "router_bias"},
     {"minimax_m2", "intermediate_size", "moe_intermediate_size"},
     {"minimax_m2", "shared_intermediate_size", "shared_expert_intermediate_size"},
@@ -834,11 +968,12 @@ struct KeyOfFamily {
   std::string_view family, key;
 };
 constexpr KeyOfFamily kIgnoredThere[] = {
-    {"gemma", "hidden_act"},        {"gemma", "hidden_activation"},
-    {"gemma2", "hidden_act"},       {"gemma2", "hidden_activation"},
-    {"gemma3_text", "hidden_act"},  {"gemma3_text", "hidden_activation"},
+    {"gemma", "hidden_act"},          {"gemma", "hidden_activation"},
+    {"gemma2", "hidden_act"},         {"gemma2", "hidden_activation"},
+    {"gemma3_text", "hidden_act"},    {"gemma3_text", "hidden_activation"},
     {"deepseek_v3", "head_dim"},  // of the rotary part
-    {"deepseek_v3", "qk_head_dim"}, {"minimax_m2", "qk_norm_type"},
+    {"deepseek_v3", "qk_head_dim"},   {"glm4_moe_lite", "head_dim"},
+    {"glm4_moe_lite", "qk_head_dim"}, {"minimax_m2", "qk_norm_type"},
     {"t5", "is_encoder_decoder"},
 };
 
@@ -847,12 +982,13 @@ constexpr std::string_view kLeftOut[] = {
     "attention_chunk_size", "num_mtp_modules", "mtp_transformer_layers", "final_logit_softcapping",
     "attn_logit_softcapping", "vision_lora", "speech_lora",
     // refused where they are set (config_json.h)
-    "add_cross_attention", "is_encoder_decoder", "ssm_state_size", "mamba_num_heads",
-    "mamba_d_state", "state_size", "d_state", "ssm_cfg", "hybrid_override_pattern", "lru_width",
-    "linear_num_value_heads", "linear_attn_config", "index_topk", "sparse_attention_config",
-    "compress_ratios", "o_lora_rank", "hc_mult", "block_configs", "swa_num_key_value_heads",
-    "global_head_dim", "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias",
-    "num_kv_shared_layers", "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
+    "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
+    "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
+    "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
+    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
+    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
+    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
+    "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {

@@ -1719,8 +1719,8 @@ inline constexpr Field kFields[] = {
     {.path = "search.objective",
      .type = FieldType::texts,
      .summary =
-         "step_time (the default), tokens_per_gpu_s, peak_memory, days or price; several ask "
-         "for the Pareto front"},
+         "step_time (the default), tokens_per_gpu_s, peak_memory, days, price or energy; several "
+         "ask for the Pareto front"},
     {.path = "search.constraints",
      .type = FieldType::texts,
      .summary = "conditions on what a layout takes and holds: peak_memory <= 60GiB"},

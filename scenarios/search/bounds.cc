@@ -9,6 +9,9 @@
 // microbatch has gone through the stages before, and after its last backward it goes back through
 // them.  The step is no shorter than that of any rank.
 //
+// Energy.  What a stage's compute draws beyond standing idle adds up over layers, microbatches and
+// GPUs; idle GPUs and hosts draw for as long as the step takes at least.
+//
 // Memory.  What two layers hold beside one is what each further layer holds; what a rank has in
 // flight at the end of its warm-up follows from the schedule in closed form for GPipe, 1F1B and the
 // interleaved order, and is one microbatch at least for the others.  Optimizer states are spread
@@ -23,6 +26,7 @@
 #include <tuple>
 #include <utility>
 
+#include "job/power.h"
 #include "model/replicas.h"
 #include "model/shard.h"
 #include "scenarios/forecast/step.h"
@@ -33,6 +37,7 @@
 #include "sim/check.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/program.h"
+#include "sim/graph/spend.h"
 #include "sim/memory/memory.h"
 #include "sim/saturating.h"
 
@@ -67,7 +72,7 @@ int64_t chain_of(const Pass& pass, const Prices& prices) {
 // What one small stage takes and holds.
 struct Probe {
   int64_t forward = 0, backward = 0, kept = 0;
-  int64_t states = 0, dense_optimizer = 0, expert_optimizer = 0, workspace = 0;
+  int64_t states = 0, dense_optimizer = 0, expert_optimizer = 0, workspace = 0, drawn = 0;
 
   ClassCosts::Ends less(const Probe& o) const {
     return {forward - o.forward,
@@ -75,9 +80,24 @@ struct Probe {
             kept - o.kept,
             states - o.states,
             dense_optimizer - o.dense_optimizer,
-            expert_optimizer - o.expert_optimizer};
+            expert_optimizer - o.expert_optimizer,
+            drawn - o.drawn};
   }
 };
+
+// What the ops of the compute stream draw beyond a GPU that stands idle, in microjoules.
+int64_t drawn_by(const OpGraph& graph, const Pass& pass, const Prices& prices, const Gpu& gpu) {
+  const std::optional<double> idle = gpu_watts(gpu, Draw::idle);
+  if (!idle) return 0;
+  double microjoules = 0;
+  for (const Op& op : pass.ops) {
+    if (op.stream != Stream::compute) continue;
+    const auto work = static_cast<size_t>(op.work);
+    const double watts = *gpu_watts(gpu, draw_of(spend_of(graph.works[work], op.phase))) - *idle;
+    microjoules += to_seconds(prices.by_work[work].time) * std::max(0.0, watts) * 1e6;
+  }
+  return static_cast<int64_t>(std::min(microjoules, 1e15));
+}
 
 bool has_pairs(const Schedule& schedule) {
   return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& list) {
@@ -141,6 +161,18 @@ class Prober {
       p.backward = splits_ ? least({passes.input_gradient}) +
                                  least({passes.weight_gradient, passes.last_weight_gradient})
                            : least({passes.backward, passes.last_backward});
+      const auto least_drawn = [&](std::initializer_list<PassId> versions) {
+        int64_t drawn = std::numeric_limits<int64_t>::max();
+        for (const PassId id : versions)
+          if (id != kNoPass)
+            drawn = std::min(drawn,
+                             drawn_by(parts.graph, pass(id), *prices, scenario_.cluster.node.gpu));
+        return drawn == std::numeric_limits<int64_t>::max() ? 0 : drawn;
+      };
+      p.drawn = least_drawn({passes.forward}) +
+                (splits_ ? least_drawn({passes.input_gradient}) +
+                               least_drawn({passes.weight_gradient, passes.last_weight_gradient})
+                         : least_drawn({passes.backward, passes.last_backward}));
       p.kept = bytes_of(parts.graph, pass(passes.forward)).left.value;
       int64_t dense = 0, experts = 0;
       const std::vector<ParameterPart> all = held.parts_of(r);
@@ -240,6 +272,7 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
   sums(&Ends::states, out.states);
   sums(&Ends::dense_optimizer, out.dense_optimizer);
   sums(&Ends::expert_optimizer, out.expert_optimizer);
+  sums(&Ends::drawn, out.drawn);
 
   // What a stage of one layer has beside it, negative where a chain lacks its last transfer: of
   // several kinds the least.
@@ -251,7 +284,8 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
                 p.kept - layer.kept,
                 p.states - layer.states,
                 p.dense_optimizer - layer.dense_optimizer,
-                p.expert_optimizer - layer.expert_optimizer};
+                p.expert_optimizer - layer.expert_optimizer,
+                p.drawn - layer.drawn};
   };
   const auto lesser = [](const Ends& a, const Ends& b) {
     return Ends{std::min(a.forward, b.forward),
@@ -259,7 +293,8 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
                 std::min(a.kept, b.kept),
                 std::min(a.states, b.states),
                 std::min(a.dense_optimizer, b.dense_optimizer),
-                std::min(a.expert_optimizer, b.expert_optimizer)};
+                std::min(a.expert_optimizer, b.expert_optimizer),
+                std::min(a.drawn, b.drawn)};
   };
   out.inner = beside(one(0), more(0));
   for (size_t k = 1; k < kinds.size(); ++k) out.inner = lesser(out.inner, beside(one(k), more(k)));
@@ -275,7 +310,8 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
            e.kept - own.kept + least.kept,
            e.states - own.states + least.states,
            e.dense_optimizer - own.dense_optimizer + least.dense_optimizer,
-           e.expert_optimizer - own.expert_optimizer + least.expert_optimizer};
+           e.expert_optimizer - own.expert_optimizer + least.expert_optimizer,
+           e.drawn - own.drawn + least.drawn};
     };
     correct(out.embedding, kind_at(layers.front()));
     correct(out.head, kind_at(layers.back()));
@@ -366,8 +402,13 @@ void LayoutBounds::prepare(size_t cls, BoundCaches& caches) {
   if (members.size() > kMostTried) members.resize(kMostTried);
   const int64_t least_dp = space_.dp_of(layouts_[members.front()]);
   for (const uint32_t i : members) {
-    if (space_.dp_of(layouts_[i]) != least_dp && layouts_[i].zero == 1) break;
-    const auto resolved = space_.scenario(layouts_[i]);
+    const Layout& l = layouts_[i];
+    if (space_.dp_of(l) != least_dp && l.zero == 1) break;
+    // Costs of a class do not depend on how many microbatches there are, but a scenario's transfers
+    // are resolved one by one: of a step of thousands that takes longer than all that follows.
+    constexpr int64_t kRounds = 2;
+    const int64_t microbatches = std::min(kRounds * l.pp, space_.microbatches_of(l));
+    const auto resolved = space_.scenario(l, microbatches);
     const Scenario* scenario = std::get_if<Scenario>(&resolved);
     if (scenario == nullptr) continue;
     if (caches.place != layouts_[i].place) {
@@ -398,7 +439,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
                 static_cast<double>(int64_t{l.tp} * l.cp * space_.dp_of(l) / (l.ep * l.etp));
 
   struct Stage {
-    int64_t forward = 0, backward = 0, kept = 0, held = 0;
+    int64_t forward = 0, backward = 0, kept = 0, held = 0, drawn = 0;
   };
   std::vector<Stage> all(static_cast<size_t>(stages));
   int64_t begin = 0;
@@ -419,6 +460,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       stage.forward = sum(c.forward, ends.forward);
       stage.backward = sum(c.backward, ends.backward);
       stage.kept = sum(c.kept, ends.kept);
+      stage.drawn = sum(c.drawn, ends.drawn);
       const auto part = [](int64_t bytes, double share) {
         return static_cast<int64_t>(static_cast<double>(bytes) * share);
       };
@@ -430,6 +472,11 @@ LayoutBound LayoutBounds::of(size_t layout) const {
   }
 
   LayoutBound out;
+  double drawn = 0;
+  for (const Stage& stage : all) drawn += static_cast<double>(stage.drawn);
+  // A little less, for what rounding adds.
+  out.joules = drawn * 1e-6 * 0.9999 * static_cast<double>(microbatches) *
+               static_cast<double>(int64_t{l.tp} * l.cp * space_.dp_of(l));
   std::vector<int64_t> in_flight(static_cast<size_t>(vpp), 1);
   int64_t forwards_before = 0, backwards_before = 0;
   for (int64_t r = 0; r < pp; ++r) {

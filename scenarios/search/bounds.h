@@ -22,18 +22,20 @@ namespace stepcast {
 
 struct LayoutBound {
   Time time{};
-  Bytes memory{};  // that some rank allocates
+  Bytes memory{};     // that some rank allocates
+  double joules = 0;  // that all GPUs draw for what they compute, beyond what they draw idle
 };
 
 // What the layers of one class take and hold, added up from the first layer on.
 struct ClassCosts {
   bool known = false;  // false: nothing is bounded
   // By layers: entry n is of the first n.
-  std::vector<int64_t> forward, backward, kept, states, dense_optimizer, expert_optimizer;
+  std::vector<int64_t> forward, backward, kept, states, dense_optimizer, expert_optimizer, drawn;
   // What a stage has beside its layers: with the embedding, with the head, with both.
   struct Ends {
     int64_t forward = 0, backward = 0, kept = 0, states = 0, dense_optimizer = 0,
             expert_optimizer = 0;
+    int64_t drawn = 0;  // microjoules of a GPU for a microbatch, beyond what it draws idle
   };
   Ends inner, embedding, head, both;
   int64_t workspace = 0;                        // of a rank

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "job/power.h"
 #include "job/training.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
@@ -109,7 +110,7 @@ class Searcher {
     LayoutBounds bounds(space_, layouts());
     {
       std::vector<BoundCaches> caches(threads());
-      constexpr size_t kAtOnce = 256;
+      constexpr size_t kAtOnce = 64;  // after which it can be stopped
       for (size_t from = 0; from < bounds.classes() && !stopped(); from += kAtOnce)
         for_each_item(std::min(kAtOnce, bounds.classes() - from), run_.jobs,
                       [&](size_t i, size_t t) { bounds.prepare(from + i, caches[t]); });
@@ -132,46 +133,70 @@ class Searcher {
     return stopped_;
   }
 
-  double steps_of(const SearchPlace& p) const {
-    const double tokens =
-        static_cast<double>(p.global_batch) * static_cast<double>(p.scenario->plan.seq);
-    return settings_.tokens / tokens;
-  }
+  double steps_of(const SearchPlace& p) const { return settings_.tokens / tokens_of(p); }
 
   // Seconds of the whole job: a longer step never takes less.
   double job_time(const SearchPlace& p, Time step) const {
     return job_seconds(job_, *p.scenario, to_seconds(step), steps_of(p));
   }
 
+  // Of a step: what is found, or at least.
+  struct Figures {
+    Time time{};
+    Bytes memory{};
+    double joules = 0;  // a token; 0: nobody asks
+  };
+
+  // Joules a token of a step of so many seconds, if its compute draws `drawn` beyond standing idle
+  // and all else as little as it can.
+  double least_joules(uint16_t place, Time time, double drawn) const {
+    if (!space_.asks_for_energy()) return 0;
+    const SearchPlace& p = space_.places()[place];
+    const Gpu& gpu = p.scenario->cluster.node.gpu;
+    const double watts = *gpu_watts(gpu, Draw::idle) + *host_watts(gpu);
+    return (drawn + watts * static_cast<double>(p.gpus) * to_seconds(time)) / tokens_of(p);
+  }
+
+  // As forecast; 0 if nobody asks.
+  double joules_of(const Scenario& scenario) const {
+    if (!space_.asks_for_energy()) return 0;
+    const Result result = forecast(scenario, {.what_if = false});
+    const auto energy = step_energy(scenario.cluster.node.gpu, result);
+    STEPCAST_CHECK(energy.has_value(), "the space refuses GPUs whose power is not known");
+    return energy->joules_per_token;
+  }
+
+  static double tokens_of(const SearchPlace& p) {
+    return static_cast<double>(p.global_batch) * static_cast<double>(p.scenario->plan.seq);
+  }
+
   // What a search makes as small as it can.
-  double value(SearchObjective objective, uint16_t place, Time time, Bytes memory) const {
+  double value(SearchObjective objective, uint16_t place, const Figures& f) const {
     const SearchPlace& p = space_.places()[place];
     const auto gpus = static_cast<double>(p.gpus);
     switch (objective) {
-      case SearchObjective::step_time: return static_cast<double>(time.count());
-      case SearchObjective::tokens_per_gpu_s:
-        return to_seconds(time) * gpus /
-               (static_cast<double>(p.global_batch) * static_cast<double>(p.scenario->plan.seq));
-      case SearchObjective::peak_memory: return static_cast<double>(memory.value);
-      case SearchObjective::days: return job_time(p, time) / 86400;
-      case SearchObjective::price: return job_time(p, time) / 3600 * gpus * settings_.price;
+      case SearchObjective::step_time: return static_cast<double>(f.time.count());
+      case SearchObjective::tokens_per_gpu_s: return to_seconds(f.time) * gpus / tokens_of(p);
+      case SearchObjective::peak_memory: return static_cast<double>(f.memory.value);
+      case SearchObjective::days: return job_time(p, f.time) / 86400;
+      case SearchObjective::price: return job_time(p, f.time) / 3600 * gpus * settings_.price;
+      case SearchObjective::energy: return f.joules;
     }
     return 0;
   }
 
   using Values = std::vector<double>;
-  Values values(uint16_t place, Time time, Bytes memory) const {
+  Values values(uint16_t place, const Figures& figures) const {
     Values all;
-    for (const SearchObjective o : settings_.objectives)
-      all.push_back(value(o, place, time, memory));
+    for (const SearchObjective o : settings_.objectives) all.push_back(value(o, place, figures));
     return all;
   }
 
   struct Found {
     Values values;
     uint32_t layout = 0;
-    Time time{};
-    Bytes reserved{}, usable{};
+    Figures figures;  // memory: reserved
+    Bytes usable{};
     Layout family;  // the layout, with chunks and split left out
     friend bool operator<(const Found& a, const Found& b) {
       return std::tie(a.values, a.layout) < std::tie(b.values, b.layout);
@@ -247,6 +272,7 @@ class Searcher {
     Decided decided = Decided::open;
     SearchRow row;
     bool simulated = false, bound_too_high = false;
+    double joules = 0;  // a token; 0: not worked out
     std::optional<StepRow> point{};
   };
 
@@ -267,7 +293,9 @@ class Searcher {
       if (const auto bound = evaluator.bound(*scenario)) {
         if (bound->peak > room)
           trial.decided = Decided::plan_memory_bound;
-        else if (is_beaten(values(layout.place, bound->time, bound->peak)))
+        else if (is_beaten(values(layout.place, {bound->time, bound->peak,
+                                                 least_joules(layout.place, bound->time,
+                                                              bounds_[index].joules)})))
           trial.decided = Decided::plan_time_bound;
         if (trial.decided != Decided::open) return trial;
       }
@@ -292,11 +320,7 @@ class Searcher {
       case Outcome::impossible: trial.decided = Decided::impossible; break;
       case Outcome::too_large: trial.decided = Decided::out_of_memory; break;
       case Outcome::slower: trial.decided = Decided::slower; break;
-      case Outcome::fits:
-        trial.decided = broken_by(layout, *scenario, step.time, step.reserved).empty()
-                            ? Decided::fits
-                            : Decided::constraint;
-        break;
+      case Outcome::fits: trial.decided = judge(layout, *scenario, step, bound, trial); break;
     }
     trial.row.outcome = trial.decided == Decided::impossible      ? SearchRow::Outcome::impossible
                         : trial.decided == Decided::out_of_memory ? SearchRow::Outcome::too_large
@@ -306,6 +330,21 @@ class Searcher {
                             : SearchRow::Outcome::fits;
     trial.point = point_of(*scenario, layout, step);
     return trial;
+  }
+
+  // Of a step that fits.  What it draws takes a forecast, which is made only of those that may be
+  // among the best.
+  Decided judge(const Layout& layout, const Scenario& scenario, const Evaluator::Trial& step,
+                const LayoutBound& bound, Trial& trial) const {
+    Figures figures{step.time, step.reserved, least_joules(layout.place, step.time, bound.joules)};
+    if (space_.asks_for_energy()) {
+      if (is_beaten(values(layout.place, figures))) return Decided::slower;
+      const double least = figures.joules;
+      figures.joules = joules_of(scenario);
+      trial.bound_too_high = trial.bound_too_high || least > figures.joules;
+    }
+    trial.joules = figures.joules;
+    return broken_by(layout, scenario, figures).empty() ? Decided::fits : Decided::constraint;
   }
 
   // Of what was simulated to its end, where points are asked for.
@@ -331,15 +370,16 @@ class Searcher {
     return step;
   }
 
-  std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario, Time time,
-                                     Bytes reserved) const {
+  std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario,
+                                     const Figures& figures) const {
     if (settings_.constraints.empty()) return {};
-    const auto of = [&](SearchObjective o) { return value(o, layout.place, time, reserved); };
+    const auto of = [&](SearchObjective o) { return value(o, layout.place, figures); };
     return space_.broken_constraints(
-        layout, {to_seconds(time), 1 / of(SearchObjective::tokens_per_gpu_s),
-                 static_cast<double>(reserved.value),
-                 static_cast<double>(scenario.cluster.node.gpu.memory.value),
-                 of(SearchObjective::days), of(SearchObjective::price), fits_of(scenario)});
+        layout,
+        {to_seconds(figures.time), 1 / of(SearchObjective::tokens_per_gpu_s),
+         static_cast<double>(figures.memory.value),
+         static_cast<double>(scenario.cluster.node.gpu.memory.value), of(SearchObjective::days),
+         of(SearchObjective::price), fits_of(scenario), figures.joules});
   }
 
   // As observed of forecasts of memory; 1 where nobody asks.
@@ -354,7 +394,8 @@ class Searcher {
     std::vector<Values> least(layouts().size());
     for (uint32_t i = 0; i < layouts().size(); ++i) {
       const Layout& l = layouts()[i];
-      least[i] = values(l.place, bounds_[i].time, bounds_[i].memory);
+      const LayoutBound& b = bounds_[i];
+      least[i] = values(l.place, {b.time, b.memory, least_joules(l.place, b.time, b.joules)});
       if (bounds_[i].memory > most_room_[l.place] && !run_.exhaustive)
         decided_[i] = Decided::memory_bound;
       else
@@ -396,12 +437,9 @@ class Searcher {
     if (trial.point) points_.emplace(index, *std::move(trial.point));
     if (trial.decided != Decided::fits && trial.decided != Decided::constraint) return;
     const Layout& l = layouts()[index];
-    Found found{values(l.place, trial.row.time, trial.row.reserved),
-                index,
-                trial.row.time,
-                trial.row.reserved,
-                trial.row.usable,
-                family_of(l)};
+    const Figures figures{trial.row.time, trial.row.reserved, trial.joules};
+    Found found{values(l.place, figures), index, figures, trial.row.usable, family_of(l)};
+    if (trial.joules > 0) joules_.emplace(index, trial.joules);
     if (trial.decided == Decided::fits)
       add_found(std::move(found));
     else if (!breaking_ || found < *breaking_)
@@ -410,8 +448,9 @@ class Searcher {
 
   // --------------------------------------------------------------------------------- the answer
 
-  FoundLayout describe_layout(uint32_t index, Time time, Bytes reserved, Bytes usable) const {
+  FoundLayout describe_layout(uint32_t index, const Figures& figures, Bytes usable) const {
     const Layout& l = layouts()[index];
+    const Time time = figures.time;
     const SearchPlace& p = space_.places()[l.place];
     FoundLayout out;
     out.gpus = p.gpus;
@@ -434,13 +473,14 @@ class Searcher {
       out.stage_layers = layers;
     out.set = space_.settings_of(l);
     out.step_time = time;
-    out.reserved = reserved;
+    out.reserved = figures.memory;
+    out.joules_per_token = figures.joules;
     out.usable = usable;
     if (time > Time{}) {
-      out.tokens_per_gpu_s = 1 / value(SearchObjective::tokens_per_gpu_s, l.place, time, reserved);
-      if (settings_.tokens > 0) out.days = value(SearchObjective::days, l.place, time, reserved);
+      out.tokens_per_gpu_s = 1 / value(SearchObjective::tokens_per_gpu_s, l.place, figures);
+      if (settings_.tokens > 0) out.days = value(SearchObjective::days, l.place, figures);
       if (settings_.tokens > 0 && settings_.price > 0)
-        out.price = value(SearchObjective::price, l.place, time, reserved);
+        out.price = value(SearchObjective::price, l.place, figures);
     }
     return out;
   }
@@ -485,8 +525,8 @@ class Searcher {
       if (!lines.empty()) find_steps(found_[lines.front()].layout);
     }
     if (run_.against)
-      r.faster =
-          std::ranges::count_if(found_, [&](const Found& f) { return f.time < *run_.against; });
+      r.faster = std::ranges::count_if(
+          found_, [&](const Found& f) { return f.figures.time < *run_.against; });
     choose_next();
     rank_points();
     if (found_.empty() && breaking_)
@@ -496,7 +536,7 @@ class Searcher {
   }
 
   FoundLayout describe_found(const Found& f) const {
-    return describe_layout(f.layout, f.time, f.reserved, f.usable);
+    return describe_layout(f.layout, f.figures, f.usable);
   }
 
   void forecast_lines(const std::vector<size_t>& lines) {
@@ -553,14 +593,14 @@ class Searcher {
     std::vector<Ranked> order;
     for (const auto& [index, row] : points_) {
       const Layout& l = layouts()[index];
-      const Time time{*row.step_time_ps};
-      const Bytes reserved{*row.reserved_bytes};
+      const Figures figures{Time{*row.step_time_ps}, Bytes{*row.reserved_bytes},
+                            known_joules(index, Time{*row.step_time_ps})};
       // One that was looked at as a step alone is not decided by that.
       const bool counts =
           decided_[index] == Decided::fits ||
-          (decided_[index] != Decided::constraint && reserved <= room_of(Bytes{row.usable_bytes}) &&
-           keeps_constraints(index, time, reserved));
-      order.push_back({counts, {values(l.place, time, reserved), index, {}, {}, {}, {}}});
+          (decided_[index] != Decided::constraint &&
+           figures.memory <= room_of(Bytes{row.usable_bytes}) && keeps_constraints(index, figures));
+      order.push_back({counts, {values(l.place, figures), index, {}, {}, {}}});
     }
     std::ranges::sort(order, [](const Ranked& a, const Ranked& b) {
       return a.counts != b.counts ? a.counts : a.found < b.found;
@@ -575,11 +615,19 @@ class Searcher {
     for (const auto& [layout, axis] : steps_) points.steps.push_back({axis, places.at(layout)});
   }
 
-  bool keeps_constraints(uint32_t index, Time time, Bytes reserved) const {
+  // As forecast, or at least.
+  double known_joules(uint32_t index, Time time) const {
+    const auto known = joules_.find(index);
+    return known != joules_.end()
+               ? known->second
+               : least_joules(layouts()[index].place, time, bounds_[index].joules);
+  }
+
+  bool keeps_constraints(uint32_t index, const Figures& figures) const {
     if (settings_.constraints.empty()) return true;
     const auto resolved = space_.scenario(layouts()[index]);
     const Scenario* scenario = std::get_if<Scenario>(&resolved);
-    return scenario != nullptr && broken_by(layouts()[index], *scenario, time, reserved).empty();
+    return scenario != nullptr && broken_by(layouts()[index], *scenario, figures).empty();
   }
 
   // What the layouts next to the first take and hold, whatever the bounds say of them.
@@ -612,20 +660,29 @@ class Searcher {
     const auto known = std::ranges::find(answer_.rows, step.layout, &SearchRow::layout);
     if (known != answer_.rows.end() && known->outcome == SearchRow::Outcome::fits)
       return SearchStep{
-          step.axis, step.from, step.to,
-          step.too,  true,      describe_layout(step.layout, known->time, known->reserved, usable)};
+          step.axis,
+          step.from,
+          step.to,
+          step.too,
+          true,
+          describe_layout(step.layout,
+                          {known->time, known->reserved, known_joules(step.layout, known->time)},
+                          usable)};
     const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
     using Outcome = Evaluator::Trial::Outcome;
     if (trial.outcome == Outcome::impossible) return {};
     point = point_of(*scenario, layouts()[step.layout], trial);
     const bool fits = trial.outcome == Outcome::fits;
-    return SearchStep{step.axis,
-                      step.from,
-                      step.to,
-                      step.too,
-                      fits,
-                      describe_layout(step.layout, fits ? trial.time : Time{},
-                                      std::max(trial.reserved, trial.peak), usable)};
+    return SearchStep{
+        step.axis,
+        step.from,
+        step.to,
+        step.too,
+        fits,
+        describe_layout(step.layout,
+                        {fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
+                         fits ? joules_of(*scenario) : 0},
+                        usable)};
   }
 
   // Layouts fit, and none keeps the constraints.
@@ -634,8 +691,7 @@ class Searcher {
     const Layout& layout = layouts()[f.layout];
     answer_.result.breaking = describe_found(f);
     const auto resolved = space_.scenario(layout);
-    answer_.result.broken_constraints =
-        broken_by(layout, std::get<Scenario>(resolved), f.time, f.reserved);
+    answer_.result.broken_constraints = broken_by(layout, std::get<Scenario>(resolved), f.figures);
   }
 
   // The layout that needs least, of those that need least by their bounds.
@@ -657,7 +713,7 @@ class Searcher {
       if (!memory) continue;
       std::optional<FoundLayout>& nearest = answer_.result.nearest;
       if (!nearest || memory->memory_reserved < nearest->reserved)
-        nearest = describe_layout(i, Time{}, memory->memory_reserved, memory->memory_usable);
+        nearest = describe_layout(i, {Time{}, memory->memory_reserved, 0}, memory->memory_usable);
     }
   }
 
@@ -674,6 +730,7 @@ class Searcher {
   std::vector<Found> found_;                            // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
   double threshold_ = std::numeric_limits<double>::infinity();
+  std::map<uint32_t, double> joules_;                    // a token, by layout
   std::map<uint32_t, StepRow> points_;                   // by layout
   std::vector<std::pair<uint32_t, std::string>> steps_;  // layout, axis
   bool stopped_ = false;
@@ -683,12 +740,27 @@ class Searcher {
 
 SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options,
                             const SearchRun& run) {
-  return Searcher(document, options, run).search();
+  SearchAnswer answer = Searcher(document, options, run).search();
+  const std::optional<FoundLayout>& nearest = answer.result.nearest;
+  const auto stopped = [&] { return run.stop && run.stop({}); };
+  constexpr int64_t kMostTimes = 64;
+  for (int64_t times = 2; nearest && nearest->reserved > nearest->usable && times <= kMostTimes &&
+                          !answer.result.on_more_nodes && !run.any && !stopped();
+       times *= 2) {
+    ScenarioDocument larger = document;
+    larger.set("cluster.nodes", scalar_value(fmt::to_string(nearest->nodes * times)));
+    answer.result.on_more_nodes = simple_layout_that_fits(larger);
+  }
+  return answer;
 }
 
 std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& document) {
   ScenarioDocument simple = document;
+  const Value* search = document.tree().find("search");
+  const Value* margin = search != nullptr ? search->find("memory_margin") : nullptr;
+  const std::optional<Value> asked = margin != nullptr ? std::optional(*margin) : std::nullopt;
   simple.set("search", {});
+  if (asked) simple.set("search.memory_margin", *asked);
   simple.set("search.top", scalar_value("1"));
   simple.set("search.space", mapping_value({{"parallel.tp", "auto"},
                                             {"parallel.pp", "auto"},

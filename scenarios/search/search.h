@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
@@ -29,7 +31,8 @@ struct SearchShard {
 // What the section `job` says of the whole training.
 struct JobFacts {
   std::optional<int64_t> tokens;
-  std::optional<double> price;  // USD for a GPU and hour
+  std::optional<double> price;        // USD for a GPU and hour
+  std::shared_ptr<const Job> losses;  // where it says something of failures or checkpoints
 };
 
 // What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it

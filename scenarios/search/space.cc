@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "job/power.h"
 #include "model/plan.h"
 #include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
@@ -108,38 +109,63 @@ enum class Ask : uint8_t {
   days,
   price,
   fits,
+  energy,
 };
-constexpr std::array<std::string_view, 23> kAskNames{
+constexpr std::array<std::string_view, 24> kAskNames{
     "gpus",        "nodes",      "tp",       "cp",    "pp",        "vpp",
     "dp",          "ep",         "etp",      "zero",  "micro",     "microbatches",
     "layers",      "recompute",  "schedule", "split", "step_time", "tokens_per_gpu_s",
-    "peak_memory", "gpu.memory", "days",     "price", "fits"};
+    "peak_memory", "gpu.memory", "days",     "price", "fits",      "energy"};
 constexpr size_t kAsksOfLayouts = 16;
 
-// The orders that each framework runs (docs/search.md has the sources); what is not listed runs
-// those of Megatron-Core.
-struct SoftwareSchedules {
+// What of the axes a framework runs, where the section does not list values; docs/search.md has the
+// sources.  A framework that is not listed runs what Megatron-Core does.
+struct SoftwareAxes {
   std::string_view begins;  // of a profile's name
-  std::array<std::string_view, 6> schedules;
+  std::array<std::string_view, 6> schedules{"1f1b", "interleaved-1f1b"};
+  bool replicas_alone = false;  // every rank has the whole model, or its shard of all of it
+  bool context_parallel = true;
+  bool selective = true;  // recomputation
+  std::array<bool, 4> zero{true, true, true, true};
+  std::array<bool, kSplitWords.size()> splits{true, true, true};
 };
-constexpr std::array<SoftwareSchedules, 3> kSoftwareSchedules{
-    // pytorch/torchtitan, pipeline_parallel_schedule: torch.distributed.pipelining.schedules
-    {{"torchtitan",
-      {"1f1b", "interleaved-1f1b", "gpipe", "looped-bfs", "zb-v", "interleaved-zero-bubble"}},
-     // microsoft/DeepSpeed, deepspeed/runtime/pipe/schedule.py: TrainSchedule
-     {"megatron-deepspeed", {"1f1b"}},
-     {"deepspeed", {"1f1b"}}}};
+constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
+    {{.begins = "torchtitan",
+      .schedules = {"1f1b", "interleaved-1f1b", "gpipe", "looped-bfs", "zb-v",
+                    "interleaved-zero-bubble"}},
+     {.begins = "megatron-deepspeed",
+      .schedules = {"1f1b"},
+      .context_parallel = false,
+      .selective = false,
+      .zero = {true, true}},
+     {.begins = "deepspeed", .replicas_alone = true, .zero = {true, true, true, true}},
+     {.begins = "pytorch-fsdp", .replicas_alone = true, .zero = {false, false, true, true}},
+     {.begins = "llm-foundry", .replicas_alone = true, .zero = {false, false, true, true}},
+     {.begins = "nanotron", .schedules = {"1f1b", "gpipe"}, .zero = {true, true}},
+     {.begins = "megatron-lm-2021",
+      .context_parallel = false,
+      .selective = false,
+      .zero = {true},
+      .splits = {true}},
+     {.begins = "megatron-lm-2022",
+      .context_parallel = false,
+      .zero = {true, true},
+      .splits = {true}},
+     {.begins = "megatron-lm-2023",
+      .context_parallel = false,
+      .zero = {true, true},
+      .splits = {true}},
+     {.begins = "aa-scaling",
+      .schedules = {"1f1b"},
+      .context_parallel = false,
+      .zero = {true, true},
+      .splits = {false, false, false, false, true}}}};
+constexpr SoftwareAxes kOtherSoftware{};
 
-std::vector<std::string> schedules_of(std::string_view software) {
-  std::vector<std::string> all;
-  for (const SoftwareSchedules& s : kSoftwareSchedules) {
-    if (!software.starts_with(s.begins)) continue;
-    for (const std::string_view name : s.schedules)
-      if (!name.empty() && find_schedule_family(std::string(name)) != nullptr)
-        all.emplace_back(name);
-    return all;
-  }
-  return {"1f1b", "interleaved-1f1b"};
+const SoftwareAxes& axes_of(std::string_view software) {
+  const auto found = std::ranges::find_if(
+      kSoftwareAxes, [&](const SoftwareAxes& s) { return software.starts_with(s.begins); });
+  return found != kSoftwareAxes.end() ? *found : kOtherSoftware;
 }
 
 std::vector<int64_t> divisors_up_to(int64_t n, int64_t most) {
@@ -243,6 +269,7 @@ class SearchSpace::Reader {
     read_rest();
     read_places();
     read_conditions();  // which name words that are known by now
+    check_energy();
     std::vector<Diagnostic> all = base_problems_;
     for (const Diagnostic& d : problems_.diagnostics())
       if (std::ranges::none_of(all, [&](const Diagnostic& o) {
@@ -410,11 +437,24 @@ class SearchSpace::Reader {
     if (!axis.values.empty()) free_.push_back(std::move(axis));
   }
 
-  void read_axes() {
+  // What is tried where nothing else is listed.
+  void read_software() {
     SearchSpace& s = space_;
+    const SoftwareAxes& runs = axes_of(v().has("software") ? v().text("software") : "");
     s.recompute_ = {"none", "selective", "full"};
-    s.splits_ = {StageSplit::even, StageSplit::counted, StageSplit::products};
-    s.schedules_ = schedules_of(v().has("software") ? v().text("software") : "");
+    if (!runs.selective) std::erase(s.recompute_, "selective");
+    for (size_t i = 0; i < runs.splits.size(); ++i)
+      if (runs.splits[i]) s.splits_.push_back(static_cast<StageSplit>(i));
+    for (const std::string_view name : runs.schedules)
+      if (!name.empty()) s.schedules_.emplace_back(name);
+    for (int64_t z = 0; z < std::ssize(runs.zero); ++z)
+      if (runs.zero[static_cast<size_t>(z)]) s.automatic_zeros_.push_back(z);
+    s.replicas_alone_ = runs.replicas_alone;
+    s.context_parallel_ = runs.context_parallel && !runs.replicas_alone;
+  }
+
+  void read_axes() {
+    read_software();
     const Value* listed = v().value("search.schedules");
     if (listed != nullptr) read_schedules("search.schedules", *listed);
     const Value* space = v().value("search.space");
@@ -483,8 +523,6 @@ class SearchSpace::Reader {
       if (std::ranges::count(all, objective) == 0) all.push_back(objective);
       return;
     }
-    if (word == "energy")
-      return refuse("E130", at, "objective: energy is not supported yet", "price and days are");
     refuse("E125", at, "there is no objective '" + escape_text(word) + '\'',
            "it can be " + or_list(legal));
   }
@@ -563,6 +601,22 @@ class SearchSpace::Reader {
     }
   }
 
+  // What a GPU draws follows from its rating.
+  void check_energy() {
+    if (!space_.asks_for_energy()) return;
+    for (const SearchPlace& place : space_.places_) {
+      const Gpu& gpu = place.scenario->cluster.node.gpu;
+      if (gpu_watts(gpu, Draw::idle) && host_watts(gpu)) continue;
+      const Value* objective = v().value("search.objective");
+      const Value* constraints = v().value("search.constraints");
+      const bool asked =
+          std::ranges::count(space_.settings_.objectives, SearchObjective::energy) > 0;
+      return refuse("E126", asked || constraints == nullptr ? *objective : *constraints,
+                    "the power of this GPU is not known, so neither is the energy",
+                    "cluster.node.gpu.power: its rating in watts");
+    }
+  }
+
   // -------------------------------------------------------------------------------------- places
 
   void add_gpu_axis() {
@@ -595,7 +649,8 @@ class SearchSpace::Reader {
                     fmt::format("the axes beside the layout have {:.3g} combinations: at most {} "
                                 "are possible",
                                 count, kMostPlaces),
-                    v().mark("search.space"), 1, {}, "`stepcast run` takes one at a time");
+                    v().mark("search.space"), 1, {},
+                    "shorter lists; `stepcast sweep` takes any number, with one layout");
       return;
     }
     std::vector<size_t> at(free_.size(), 0);
@@ -747,12 +802,19 @@ bool SearchSpace::asks_whether_it_fits() const {
   });
 }
 
+bool SearchSpace::asks_for_energy() const {
+  return std::ranges::count(settings_.objectives, SearchObjective::energy) > 0 ||
+         std::ranges::any_of(settings_.constraints, [](const Expression& c) {
+           return c.uses(static_cast<size_t>(Ask::energy));
+         });
+}
+
 std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,
                                                          const SearchMeasure& m) const {
   if (settings_.constraints.empty()) return {};
   std::vector<double> values = values_of(layout);
-  for (const double x :
-       {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days, m.price, m.fits})
+  for (const double x : {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days,
+                         m.price, m.fits, m.energy})
     values.push_back(x);
   std::vector<std::string> broken;
   for (const Expression& c : settings_.constraints)
@@ -773,10 +835,11 @@ enum class Illegal : uint8_t {
   schedule,
   same,
   other,
+  graphs,
   fast,
   where
 };
-constexpr std::array<std::pair<const char*, const char*>, 11> kIllegal{
+constexpr std::array<std::pair<const char*, const char*>, 12> kIllegal{
     {{"gpus", "tp * cp * pp does not divide the GPUs"},
      {"model", "tp does not divide heads, MLP or width"},
      {"sequence", "the sequence does not divide"},
@@ -786,6 +849,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kIllegal{
      {"schedule", "the schedule does not run with these chunks and microbatches"},
      {"same", "the same as another layout"},
      {"zero", "ZeRO-2 and 3 beside a pipeline, ZeRO-0 without one: only where they are listed"},
+     {"graphs", "ZeRO-2 and 3 beside CUDA graphs of layers"},
      {"fast",
       "left out by rules of thumb (prune: fast): tp * cp beyond a node, ZeRO-0 beside replicas, "
       "microbatches of 4 and more"},
@@ -808,17 +872,18 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
       return axis.automatic ? automatic : axis.values;
     };
     constexpr int64_t kFewestTokens = 1024;  // of a context-parallel rank
-    const std::vector<int64_t> tps =
-        pick(tp_, divisors_up_to(m.heads, place.scenario->cluster.node.gpus));
-    const std::vector<int64_t> cps =
-        pick(cp_, powers_up_to(std::max<int64_t>(1, seq / kFewestTokens)));
+    const std::vector<int64_t> one{1};
+    const std::vector<int64_t> tps = pick(
+        tp_, replicas_alone_ ? one : divisors_up_to(m.heads, place.scenario->cluster.node.gpus));
+    const std::vector<int64_t> cps = pick(
+        cp_, context_parallel_ ? powers_up_to(std::max<int64_t>(1, seq / kFewestTokens)) : one);
     const std::vector<int64_t> pps =
-        pick(pp_, from_one_to(std::min({m.layers, gpus, int64_t{4096}})));
+        pick(pp_, replicas_alone_ ? one : from_one_to(std::min({m.layers, gpus, int64_t{4096}})));
     const std::vector<int64_t> vpps = pick(vpp_, from_one_to(8));
     const std::vector<int64_t> micros = pick(micro_, {1, 2, 4, 8});
     const std::vector<int64_t> eps =
-        pick(ep_, m.experts > 0 ? divisors_up_to(m.experts, gpus) : std::vector<int64_t>{1});
-    const std::vector<int64_t> zeros = pick(zero_, {0, 1, 2, 3});
+        pick(ep_, m.experts > 0 && !replicas_alone_ ? divisors_up_to(m.experts, gpus) : one);
+    const std::vector<int64_t> zeros = pick(zero_, automatic_zeros_);
     const double etps = !etp_.automatic ? size(etp_.values) : m.experts > 0 ? 2 : 1;
     // Combinations below each level.
     const double below_recompute = size(recompute_), below_zero = below_recompute * size(zeros),
@@ -946,8 +1011,14 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
                             drop(Illegal::same, below_recompute);
                             continue;
                           }
-                        } else if (zero_.automatic && (pp > 1 ? zero > 1 : zero == 0)) {
+                        } else if (zero_.automatic &&
+                                   (pp > 1 ? zero > 1 : zero == 0 && zeros.size() > 1)) {
                           drop(Illegal::other, below_recompute);
+                          continue;
+                        }
+                        if (zero_.automatic && zero > 1 &&
+                            plan.kernels.cuda_graph == CudaGraph::layer) {
+                          drop(Illegal::graphs, below_recompute);
                           continue;
                         }
                         for (size_t r = 0; r < recompute_.size(); ++r) {
@@ -1064,8 +1135,13 @@ ScenarioDocument SearchSpace::document(const Layout& layout) const {
   return document;
 }
 
-std::variant<Scenario, InputError> SearchSpace::scenario(const Layout& layout) const {
-  auto resolved = document(layout).try_resolve();
+std::variant<Scenario, InputError> SearchSpace::scenario(
+    const Layout& layout, std::optional<int64_t> microbatches) const {
+  ScenarioDocument made = document(layout);
+  if (microbatches)
+    made.set("batch.global",
+             scalar_value(fmt::to_string(*microbatches * layout.micro * dp_of(layout))));
+  auto resolved = made.try_resolve();
   if (Scenario* s = std::get_if<Scenario>(&resolved)) {
     // Read for each anew, they would not be known to be the same.
     s->calibration = places_[layout.place].scenario->calibration;

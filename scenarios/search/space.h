@@ -72,7 +72,8 @@ struct SearchSettings {
 struct SearchMeasure {
   double step_time_s = 0, tokens_per_gpu_s = 0, peak_memory = 0, gpu_memory = 0, days = 0,
          price = 0;
-  double fits = 1;  // share of steps with such a forecast of memory
+  double fits = 1;    // share of steps with such a forecast of memory
+  double energy = 0;  // joules a token
 };
 
 class SearchSpace {
@@ -108,8 +109,10 @@ class SearchSpace {
 
   // The file with that layout in place of the one it states.
   ScenarioDocument document(const Layout& layout) const;
-  // The scenario of the layout, or why it is illegal after all.
-  std::variant<Scenario, InputError> scenario(const Layout& layout) const;
+  // The scenario of the layout, or why it is illegal after all.  `microbatches`: with so many
+  // instead of those of the batch.
+  std::variant<Scenario, InputError> scenario(
+      const Layout& layout, std::optional<int64_t> microbatches = std::nullopt) const;
 
   // Layers of each stage.  Empty if they cannot be spread so.
   std::vector<int64_t> layers_of_stages(const Layout& layout) const;
@@ -120,6 +123,8 @@ class SearchSpace {
 
   // Whether a constraint needs SearchMeasure::fits.
   bool asks_whether_it_fits() const;
+  // Whether an objective or a constraint needs the energy of a step.
+  bool asks_for_energy() const;
   // The constraints that a layout with these figures breaks, as they are written.
   std::vector<std::string> broken_constraints(const Layout& layout,
                                               const SearchMeasure& measure) const;
@@ -141,6 +146,8 @@ class SearchSpace {
   Axis tp_, cp_, pp_, vpp_, ep_, etp_, micro_, zero_;
   std::vector<StageSplit> splits_;
   std::vector<std::string> recompute_, schedules_;
+  std::vector<int64_t> automatic_zeros_;                   // that the software knows
+  bool replicas_alone_ = false, context_parallel_ = true;  // of it too
   std::vector<Expression> where_;
   std::vector<std::pair<std::string, std::string>> given_;
   std::vector<SearchPlace> places_;

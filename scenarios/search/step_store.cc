@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kApplication = 0x53544350;  // "STCP"
-constexpr int kVersion = 1;               // of the schema
+constexpr int kVersion = 2;               // of the schema
 // A row has some texts of a few hundred bytes.
 constexpr size_t kLongestText = 1 << 16;
 
@@ -112,6 +112,8 @@ const char* wrong_in(const StepRow& r) {
   if (r.job_tokens && *r.job_tokens <= 0) return "a training without tokens";
   for (const std::optional<double>& x : {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h})
     if (x && (!std::isfinite(*x) || *x < 0)) return "a rate that is no number from 0";
+  if (r.useful_share && !(*r.useful_share >= 0 && *r.useful_share <= 1))
+    return "a share that is no number from 0 to 1";
   for (const StepColumn& column : step_columns())
     if (const auto* text = std::get_if<std::string StepRow::*>(&column.member))
       if ((r.**text).size() > kLongestText) return "a text of more than 64 KiB";
@@ -242,6 +244,11 @@ bool check_file(sqlite3* db, const std::string& path) {
          fmt::format("the store '{}' has version {}, this Stepcast reads up to {}", path, number,
                      kVersion),
          "a newer Stepcast wrote it: use that one, or another folder");
+  if (number > 0 && number < kVersion)
+    fail(path, "E512",
+         fmt::format("the store '{}' has version {}, this Stepcast reads {}", path, number,
+                     kVersion),
+         "an older Stepcast wrote it: use that one, or repeat the line with another folder");
   const auto schema = ask(db, path, "SELECT sql FROM sqlite_schema WHERE name = 'steps'");
   if (number != kVersion || objects != "1" || !schema || *schema != table_text())
     fail_damaged(path, "its table is not the one that Stepcast makes");

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "job/training.h"
 #include "model/passes/forward_only.h"
 #include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
@@ -294,6 +295,8 @@ JobFacts job_of(const ScenarioDocument& document) {
     job.tokens = read_tokens(*tokens, "tokens", ignored);
   if (const Value* price = section->find("price"); price != nullptr)
     job.price = read_price(*price, ignored);
+  Job whole = read_job(document);
+  if (whole.says_losses()) job.losses = std::make_shared<const Job>(std::move(whole));
   return job;
 }
 
@@ -309,6 +312,16 @@ std::string settings_text(const std::vector<std::pair<std::string, std::string>>
     text += (text.empty() ? "" : " ") + shell_word(path + '=' + value);
   return text;
 }
+
+namespace {
+
+std::optional<double> useful_share(const Scenario& s, Time step, const JobFacts& job) {
+  if (!job.tokens || !job.losses || step <= Time{}) return {};
+  const double steps = static_cast<double>(*job.tokens) / static_cast<double>(step_tokens(s.plan));
+  return to_seconds(step) * steps / job_seconds(*job.losses, s, to_seconds(step), steps);
+}
+
+}  // namespace
 
 StepRow step_row(const Scenario& s, Hash128 step, std::string settings,
                  const Evaluator::Trial& trial, const JobFacts& job) {
@@ -344,6 +357,8 @@ StepRow step_row(const Scenario& s, Hash128 step, std::string settings,
   row.usable_bytes = usable_memory(s).value;
   row.job_tokens = job.tokens;
   row.price_usd_per_gpu_h = job.price;
+  if (trial.outcome != Evaluator::Trial::Outcome::impossible)
+    row.useful_share = useful_share(s, trial.time, job);
   row.set_step(step);
   if (trial.outcome == Evaluator::Trial::Outcome::impossible) return row;
   row.step_time_ps = trial.time.count();

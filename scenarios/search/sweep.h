@@ -74,6 +74,7 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options 
 
 // ----------------------------------------------------------------------------------------- rows
 
+// Throws InputError as read_job().
 JobFacts job_of(const ScenarioDocument& document);
 
 // Equal for equal steps alone: of the resolved scenario, what prices it, and the program's version.

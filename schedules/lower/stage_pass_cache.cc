@@ -37,6 +37,9 @@ StagePassCache::~StagePassCache() = default;
 
 namespace {
 
+// What lies unused is forgotten at once, all of it: some 300 stages.
+constexpr size_t kMostBytes = size_t{64} << 20U;
+
 uint64_t hash_of(const Plan& plan, const StageContent& content) {
   uint64_t h = 0;
   for (const int64_t x :
@@ -46,6 +49,17 @@ uint64_t hash_of(const Plan& plan, const StageContent& content) {
         static_cast<int64_t>(content.embedding), static_cast<int64_t>(content.head)})
     h = (h ^ static_cast<uint64_t>(x)) * 0x9E3779B97F4A7C15U + (h >> 29U);
   return h;
+}
+
+// What the lists of a graph of passes take, but for texts.
+size_t bytes_kept(const OpGraph& graph) {
+  size_t bytes = sizeof(OpGraph) + graph.works.size() * sizeof(Work);
+  for (const std::vector<Tensor>& table : graph.tensor_tables)
+    bytes += table.size() * sizeof(Tensor);
+  for (const Pass& pass : graph.passes)
+    bytes += pass.ops.size() * sizeof(Op) + pass.waits.all().size() * sizeof(Wait) +
+             pass.memory.size() * sizeof(MemoryEvent) + pass.ops.size() * sizeof(uint32_t);
+  return bytes;
 }
 
 // What `passes` name, in a graph that has so many passes already.
@@ -93,21 +107,21 @@ void append(const OpGraph& from, GraphBuilder& builder) {
 const StagePassCache::Kept& StagePassCache::kept(const Transformer& model, const Plan& plan,
                                                  const StageContent& content,
                                                  const PassChoice& choice) {
-  constexpr size_t kMostKept = 1000;  // about 100 kB each
   Plan own = plan_of_passes(plan);
   const uint64_t hash = hash_of(own, content);
   for (const auto& k : kept_[hash])
     if (k->content == content && k->choice == choice && k->plan == own && k->model == model)
       return *k;
-  if (stages_ == kMostKept) {
+  if (bytes_ > kMostBytes) {
     kept_.clear();
-    stages_ = 0;
+    bytes_ = 0;
   }
   auto fresh = std::make_unique<Kept>(Kept{model, std::move(own), content, choice, {}, {}});
   GraphBuilder builder(fresh->graph);
   fresh->passes =
       add_stage_passes(builder, fresh->model, fresh->plan, fresh->content, fresh->choice);
-  ++stages_;
+  fresh->graph = OpGraph(fresh->graph);  // without the room that its lists have left to grow
+  bytes_ += bytes_kept(fresh->graph);
   ++written_;
   return *kept_[hash].emplace_back(std::move(fresh));
 }

@@ -41,7 +41,7 @@ class StagePassCache {
                    const PassChoice& choice);
 
   std::map<uint64_t, std::vector<std::unique_ptr<Kept>>> kept_;  // by a hash of some of the key
-  size_t written_ = 0, stages_ = 0;
+  size_t written_ = 0, bytes_ = 0;
 };
 
 }  // namespace stepcast

@@ -121,13 +121,14 @@ void Engine::choose_lockstep() {
   if (!coupled_) lockstep_ = lockstep_streams(graph_, scopes);
   program_ = compile_threads(graph_, prices_, lockstep_, merge_);
   if (coupled_) {
-    together_.assign(graph_.roles.size(), false);
+    together_.assign(graph_.roles.size(), Lockstep::none);
   } else {
     together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
   }
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
     own_.push_back(scopes);
-    if (!together_[r]) std::ranges::replace(own_.back(), Scope::block, Scope::outside);
+    if (together_[r] == Lockstep::none)
+      std::ranges::replace(own_.back(), Scope::block, Scope::outside);
   }
   uint32_t slots = 0;
   for (const PassThreads& pass : program_.passes) slots = std::max(slots, pass.slots);
@@ -146,17 +147,25 @@ void Engine::prepare_blocks() {
     block.lane = id % blocks * block_lanes_;
     const RoleThreads& role = program_.roles[block.role];
     block.first_thread = static_cast<uint32_t>(threads_.size());
-    for (size_t code = 0; code < kThreads; ++code) {
-      const bool in_lockstep = code == kLockstep || (code < kStreams && lockstep_[code]);
-      if (role.items[code].empty() ||
-          (in_lockstep && together_[block.role] != (code == kLockstep))) {
-        continue;
-      }
+    const Lockstep together = together_[block.role];
+    const auto add_threads = [&](size_t code, size_t list, uint32_t lanes) {
+      if (role.items[list].empty()) return;
       Thread th;
       th.block = id;
       th.code = static_cast<uint8_t>(code);
-      th.lanes = code == kLockstep ? block_lanes_ : 1;
-      for (; th.lane < block_lanes_; th.lane += th.lanes) threads_.push_back(th);
+      th.list = static_cast<uint8_t>(list);
+      th.lanes = lanes;
+      for (; th.lane < block_lanes_; th.lane += lanes) threads_.push_back(th);
+    };
+    for (size_t s = 0; s < kStreams; ++s) {
+      if (!lockstep_[s] || together == Lockstep::none) add_threads(s, s, 1);
+    }
+    add_threads(kHost, kHost, 1);
+    if (together == Lockstep::whole) add_threads(kLockstep, kLockstep, block_lanes_);
+    if (together == Lockstep::passes) {
+      add_threads(kPasses, kLockstep, 1);
+      block.pass_thread = static_cast<uint32_t>(threads_.size());
+      add_threads(kLockstep, kPasses, block_lanes_);
     }
     block.end_thread = static_cast<uint32_t>(threads_.size());
     block.segments.assign(block_lanes_, 1);
@@ -243,7 +252,9 @@ void Engine::drain() {
 ContentionResult Engine::run(int64_t record) {
   recorded_ = record;
   if (recorded_ >= 0) prepare_record();
-  for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) ready_.push_back(id);
+  for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) {
+    if (threads_[id].list != kPasses) ready_.push_back(id);  // that one waits for its lanes
+  }
   for (;;) {
     drain();
     settle();
@@ -265,7 +276,7 @@ void Engine::throw_deadlock() const {
     uint32_t first = kNone;
     for (uint32_t i = block.first_thread; i < block.end_thread; ++i) {
       const Thread& th = threads_[i];
-      const std::vector<uint32_t>& items = program_.roles[block.role].items[th.code];
+      const std::vector<uint32_t>& items = program_.roles[block.role].items[th.list];
       if (th.at == items.size()) continue;
       stuck = true;
       const uint32_t item = items[th.at];
@@ -325,8 +336,9 @@ ContentionResult Engine::result() const {
 void Engine::run_thread(uint32_t id) {
   Thread& th = threads_[id];
   Block& block = blocks_[th.block];
-  const std::vector<uint32_t>& items = program_.roles[block.role].items[th.code];
-  const bool recorded = records(block, th);
+  const std::vector<uint32_t>& items = program_.roles[block.role].items[th.list];
+  // The thread of passes comes to its next one before its lanes do.
+  const bool recorded = records(block, th) && th.list != kPasses;
   for (; th.at < items.size(); ++th.at) {
     if (recorded) book_item(block, th, items[th.at], false);
     if (!execute(block, th, items[th.at])) return;
@@ -336,7 +348,8 @@ void Engine::run_thread(uint32_t id) {
 
 bool Engine::execute(Block& block, Thread& th, uint32_t item) {
   switch (graph_.roles[block.role].items[item].kind) {
-    case ItemKind::pass: return run_pass(block, th, item);
+    case ItemKind::pass:
+      return th.code == kPasses ? meet_at_pass(block, th, item) : run_pass(block, th, item);
     case ItemKind::post: return run_post(block, th, item);
     case ItemKind::join:
       return th.code == kHost ? run_host_join(block, th, item) : run_join(block, th, item);
@@ -512,7 +525,8 @@ int64_t Engine::recorded_time(const Block& block, size_t stream) const {
 
 // REQUIRES: records(block, th), here and below.
 void Engine::book_item(const Block& block, const Thread& th, uint32_t item, bool ends) {
-  if (th.code != kCompute && (th.code != kLockstep || !lockstep_[kCompute])) return;
+  const bool in_lockstep = th.code == kLockstep || th.code == kPasses;
+  if (th.code != kCompute && (!in_lockstep || !lockstep_[kCompute])) return;
   auto& [begin, end] = role_records_[block.role].items[item];
   const int64_t time = recorded_time(block, kCompute);
   if (begin == kUnknown) begin = time;
@@ -545,7 +559,7 @@ void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
 
 // Op `op` of the pass's list ran in [begin, end).  REQUIRES: ops_, so it is a chain by itself.
 void Engine::book_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
-  const uint32_t item = program_.roles[at.block.role].items[at.th.code][at.th.at];
+  const uint32_t item = program_.roles[at.block.role].items[at.th.list][at.th.at];
   record_->op(at.block.role, item, at.pass.ops[op].index, begin, end);
 }
 

@@ -53,7 +53,22 @@ void Engine::leave(LivePass& live) {
   if (--live.threads == 0) live.item = kNone;
 }
 
+// A lane of a block that runs its passes as a whole: the last one to come lets the pass begin.
+bool Engine::meet_at_pass(Block& block, Thread& th, uint32_t item) {
+  if (th.state == 1) {
+    th.state = 0;
+    return true;
+  }
+  if (!knows_host(block, th, program_.roles[block.role].segment[item]))
+    return sleep(th, block.host_waiters);
+  th.state = 1;
+  if (++block.arrived == block_lanes_) ready_.push_back(block.pass_thread);
+  return sleep(th, block.pass_waiters);
+}
+
 bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
+  // Its lanes come to the next pass by themselves.
+  if (th.list == kPasses && block.arrived < block_lanes_) return false;
   const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
   if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
@@ -80,6 +95,10 @@ bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
   }
   th.pc = 0;
   if (!alone) leave(at.live);
+  if (th.list == kPasses) {
+    block.arrived = 0;
+    wake(block.pass_waiters);
+  }
   return true;
 }
 

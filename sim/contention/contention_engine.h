@@ -93,8 +93,11 @@ struct Thread {
   uint32_t pc = 0;               // program counter, in the code of the pass
   uint32_t ops = 0;              // of the chain at pc that are done
   uint32_t sequence = 0;         // collectives with other blocks, or on shared links, so far
-  uint8_t code = 0;              // a stream, kHost or kLockstep
-  uint8_t state = 0;  // collective: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
+  uint8_t code = 0;  // a stream, kHost or kLockstep; kPasses: those are run by another thread
+  uint8_t list = 0;  // of items
+  // Collective: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended; pass that the block
+  // runs as a whole: 1 arrived.
+  uint8_t state = 0;
   uint32_t next_waiter = kNone;  // of those that sleep for the same thing
 
   uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
@@ -145,6 +148,9 @@ struct Block {
   uint32_t end_thread = 0;         // ... up to here
   uint32_t event_waiters = kNone;  // threads that sleep until something is recorded
   uint32_t host_waiters = kNone;   // ... until the host's time is known further
+  uint32_t pass_waiters = kNone;   // ... until a pass has been run
+  uint32_t pass_thread = kNone;    // Lockstep::passes: which runs them
+  uint32_t arrived = 0;            // lanes, at its next one
   std::vector<uint32_t> segments;  // known of each lane of the block
   std::vector<LivePass> passes;
   std::vector<LiveEvent> events;
@@ -252,6 +258,7 @@ class Engine {
 
   // contention_compute.cc
   bool run_pass(Block& block, Thread& th, uint32_t item);
+  bool meet_at_pass(Block& block, Thread& th, uint32_t item);
   LivePass& enter(Block& block, uint32_t item, const PassThreads& pass);
   static void leave(LivePass& live);
   bool run_instruction(const Place& at, const ThreadInstruction& in);
@@ -339,7 +346,7 @@ class Engine {
   AxisGroups groups_;
   std::vector<std::vector<Scope>> own_;    // by role and work, of collectives in passes
   std::array<bool, kStreams> lockstep_{};  // the streams that may be run in lockstep
-  std::vector<bool> together_;             // by role: runs in lockstep, by whole blocks
+  std::vector<Lockstep> together_;         // by role
   std::vector<Block> blocks_;
   std::vector<Thread> threads_;
   std::vector<uint32_t> ready_;               // threads

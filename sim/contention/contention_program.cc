@@ -29,10 +29,17 @@
 // as well, and nothing is lost.  The same goes for two streams of one lane.
 //
 // RoleWalk therefore follows a role once through its program and counts the stops of each stream.
-// A time has three such counts (Dependence): the stops in its own lane that it depends on (apart),
-// those in all lanes of the block (all_lanes), and those that the thread is past when it learns of
-// the time (known).  A post, or a collective with other ranks, comes late if `known` is ahead of
-// `all_lanes`; the role is then run stream by stream and lane by lane.
+// A time has four such counts (Dependence): the stops in its own lane that it depends on (apart),
+// those in all lanes of the block (all_lanes), and those that must be past in its own lane (known)
+// and in all lanes (known_all) before the thread learns of the time.  A post, or a collective with
+// other ranks, comes late if more is to be past than what it depends on.
+//
+// Let a stage in the middle of a pipeline run a pass, send what it made, and then post that it can
+// receive.  The post depends on the end of the transfer in its own lane alone, so all lanes in
+// lockstep would be late.  If each lane goes through posts and joins by itself and only the pass is
+// run for the block as a whole (Lockstep::passes), the thread of the pass is past the stops of all
+// lanes, but so are the collectives in it.  If that is late too, the role is run stream by stream
+// and lane by lane.
 
 #include "sim/contention/contention_program.h"
 
@@ -237,6 +244,7 @@ RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
       for (size_t t = 0; t < kThreads; ++t) {
         if (!pass.code[t].empty()) out.items[t].push_back(i);
       }
+      if (!pass.code[kLockstep].empty()) out.items[kPasses].push_back(i);
       continue;
     }
     const auto stream = static_cast<size_t>(item.stream);
@@ -338,24 +346,29 @@ void raise(Stops& to, const Stops& by) {
 struct Dependence {
   Stops apart{};      // of its own lane
   Stops all_lanes{};  // of all lanes of the block
-  Stops known{};      // it is known when all lanes of the block are past these
+  Stops known{};      // it is known when its own lane is past these ...
+  Stops known_all{};  // ... and all lanes of the block are past these
 
   void merge(const Dependence& other) {
     raise(apart, other.apart);
     raise(all_lanes, other.all_lanes);
     raise(known, other.known);
+    raise(known_all, other.known_all);
   }
   void wait_for_all_lanes() { raise(all_lanes, apart); }
 };
 
 class RoleWalk {
  public:
+  // `whole`: blocks go together through all items, not through passes only.
   RoleWalk(const OpGraph& graph, const ContentionProgram& program, const LockstepChoice& choice,
-           uint32_t role)
+           uint32_t role, bool whole)
       : graph_(graph),
         threads_(program.roles[role]),
         items_(graph.roles[role].items),
-        choice_(choice) {}
+        choice_(choice),
+        whole_(whole),
+        together_(whole) {}
 
   bool is_safe() {
     for (uint32_t i = 0; i < items_.size(); ++i) {
@@ -416,13 +429,18 @@ class RoleWalk {
     if (of_all_lanes) now_[s].all_lanes[s] = stops_[s];
   }
 
-  // The lockstep thread learns of a time once all of its streams are past their stops.
+  // The lockstep thread learns of a time once all of its streams are past their stops, in all of
+  // its lanes.
   void gather(size_t s, Dependence& time) {
     if (!choice_.streams[s]) return;
+    raise(lockstep_all_, time.all_lanes);
+    raise(lockstep_all_, time.known_all);
     raise(lockstep_, time.apart);
-    raise(lockstep_, time.all_lanes);
     raise(lockstep_, time.known);
+    raise(lockstep_, lockstep_all_);
+    if (together_) lockstep_all_ = lockstep_;
     raise(time.known, lockstep_);
+    raise(time.known_all, lockstep_all_);
   }
   const Dependence& at_lockstep(size_t s) {
     gather(s, now_[s]);
@@ -434,12 +452,25 @@ class RoleWalk {
   bool shows_late(Dependence time, bool whole) const {
     if (whole || choice_.lanes == 1) time.wait_for_all_lanes();
     for (size_t t = 0; t < time.known.size(); ++t) {
-      if (time.known[t] > time.all_lanes[t]) return true;
+      if (time.known_all[t] > time.all_lanes[t]) return true;
+      if (time.known[t] > std::max(time.all_lanes[t], time.apart[t])) return true;
     }
     return false;
   }
 
   bool walk_pass(const Pass& pass) {
+    const auto in_lockstep = [&](const Op& op) { return choice_.streams[stream(op.stream)]; };
+    const bool meet = std::ranges::any_of(pass.ops, in_lockstep);
+    if (meet) {
+      together_ = true;
+      lockstep_all_ = lockstep_;
+    }
+    const bool safe = walk_ops(pass);
+    if (!whole_) together_ = false;
+    return safe;
+  }
+
+  bool walk_ops(const Pass& pass) {
     starts_.assign(pass.ops.size(), {});
     ends_.assign(pass.ops.size(), {});
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
@@ -482,7 +513,10 @@ class RoleWalk {
   const LockstepChoice& choice_;
   std::array<Dependence, kStreams + 1> now_{};
   Stops stops_{};
-  Stops lockstep_{};  // that the lockstep thread is past
+  bool whole_ = true;
+  bool together_ = true;  // at this item
+  // That the lockstep thread is past, in its own lane and in all lanes.
+  Stops lockstep_{}, lockstep_all_{};
   std::map<uint32_t, Dependence> events_;
   std::vector<Dependence> starts_, ends_;  // by op of the pass
 };
@@ -504,13 +538,18 @@ std::array<bool, kStreams> lockstep_streams(const OpGraph& graph,
   return lockstep;
 }
 
-std::vector<bool> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
-                                const LockstepChoice& choice) {
-  std::vector<bool> together;
+std::vector<Lockstep> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
+                                    const LockstepChoice& choice) {
+  std::vector<Lockstep> plan;
   for (uint32_t r = 0; r < graph.roles.size(); ++r) {
-    together.push_back(RoleWalk(graph, program, choice, r).is_safe());
+    const auto is_safe = [&](bool whole) {
+      return RoleWalk(graph, program, choice, r, whole).is_safe();
+    };
+    plan.push_back(is_safe(true)    ? Lockstep::whole
+                   : is_safe(false) ? Lockstep::passes
+                                    : Lockstep::none);
   }
-  return together;
+  return plan;
 }
 
 }  // namespace stepcast

@@ -22,7 +22,8 @@
 namespace stepcast {
 constexpr size_t kHost = kStreams;  // where it waits for a rendezvous
 constexpr size_t kLockstep = kStreams + 1;
-constexpr size_t kThreads = kStreams + 2;  // that a role may have
+constexpr size_t kPasses = kStreams + 2;   // of the lockstep thread, the passes alone
+constexpr size_t kThreads = kStreams + 3;  // lists of items that a role may have
 
 enum class ThreadCode : uint8_t {
   wait,        // t = max(t, slot + ps)
@@ -54,7 +55,7 @@ struct ThreadOp {
 };
 
 struct PassThreads {
-  std::array<std::vector<ThreadInstruction>, kThreads> code;  // by thread; none of the host
+  std::array<std::vector<ThreadInstruction>, kThreads> code;  // by thread; none of kHost, kPasses
   std::vector<ThreadOp> ops;
   std::vector<Spend> slot_spend;  // what a wait for the slot is booked as
   uint32_t slots = 0;
@@ -114,6 +115,16 @@ ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
 // whatever the thread shows to other ranks after such a stop must depend on the stop anyway; for
 // the other lanes of the block, by a collective among them.  Streams with collectives of other axes
 // (dp, say) are run lane by lane.
+//
+// Where a rank shows something after a transfer that the other lanes do not wait for (a pipeline
+// stage in the middle, which receives after it has sent), its lanes go through all other items one
+// by one, and together through passes only, where a tp group synchronises anyway.
+
+enum class Lockstep : uint8_t {
+  none,    // stream by stream and lane by lane
+  passes,  // each lane by itself, but passes by whole blocks
+  whole,   // whole blocks
+};
 
 enum class Scope : uint8_t {
   lane,     // one lane only, priced
@@ -131,9 +142,9 @@ struct LockstepChoice {
   uint32_t lanes = 1;                // of a block
 };
 
-// By role: may all lanes of a block run in lockstep on the streams of `choice`?  O(ops of all
-// items).
-std::vector<bool> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
-                                const LockstepChoice& choice);
+// By role: how far may the lanes of a block run in lockstep on the streams of `choice`?  O(ops of
+// all items).
+std::vector<Lockstep> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
+                                    const LockstepChoice& choice);
 
 }  // namespace stepcast

@@ -28,6 +28,12 @@
 // that it does is a constant after the time at which it begins (UndisturbedPass); that is the rule,
 // as hosts run ahead of their devices.  Where something does and nothing is recorded, a pass is
 // linear over (max,+), and its matrix (PassStep) takes the times before it to those after it.
+//
+// And in a steady state passes are held up in the same few ways again and again: the host launches
+// the first op so much too late each time, or a collective of the pass before is still under way.
+// What a pass does after the time t0 at which it begins depends on how much later than t0 its
+// streams and the host are, and on nothing else, for it is all additions and maxima.  So what came
+// of some such delays is remembered, and looked up when they come again.
 
 #include "sim/engine/run.h"
 
@@ -62,6 +68,14 @@ struct RendezvousState {
   uint32_t sleepers = kNobody;  // roles that stand at its join
 };
 
+// What a pass did after some delays.  Times since the compute stream came to it.
+struct PassedBefore {
+  std::vector<int64_t> delays;  // of each stream that the pass uses, then of the host
+  std::vector<int64_t> ends;    // of these streams
+  int64_t launch = 0;           // what the host takes
+  std::vector<std::pair<Spend, Time>> inside;  // stand-stills of the compute stream
+};
+
 template <Record kRecord>
 class Engine {
  public:
@@ -86,6 +100,7 @@ class Engine {
       }
     }
     for (size_t r = 0; r < roles_.size(); ++r) prepare(r, waits);
+    if (kRecord == Record::account && program.merged) passed_.resize(program.passes.size());
   }
 
   Timeline run() {
@@ -201,6 +216,8 @@ class Engine {
     if (kRecord != Record::all && role.started && program_.merged &&
         is_undisturbed(role, pass.undisturbed)) {
       run_undisturbed(r, role, pass.undisturbed);
+    } else if (kRecord == Record::account && role.started && program_.merged) {
+      run_delayed(r, role, static_cast<size_t>(item.pass));
     } else if (role.started && kRecord == Record::nothing && program_.merged) {
       run_whole(role, pass.whole);
     } else if (role.started) {
@@ -224,6 +241,53 @@ class Engine {
     role.host += pass.launch;
     if constexpr (kRecord != Record::nothing)
       for (const auto& [spend, ps] : pass.inside) book_inside(r, Stream::compute, spend, ps);
+  }
+
+  // Of those that the pass uses, and of the host.  Where the host launches each op in time, it does
+  // not matter how early it is, nor when streams were done that were before t0 (UndisturbedPass):
+  // of maxima in which such a time is not the largest, others only become larger by delays.
+  static void find_delays(const RoleState& role, const CompiledPass& pass,
+                          std::vector<int64_t>& delays) {
+    const int64_t t0 = role.stream[kCompute], slack = pass.undisturbed.slack;
+    const bool has_slack = slack != PassStep::kNever;
+    delays.clear();
+    for (const Stream s : pass.whole.streams) {
+      const int64_t delay = role.stream[static_cast<size_t>(s)] - t0;
+      delays.push_back(has_slack ? std::max(int64_t{0}, delay) : delay);
+    }
+    delays.push_back(has_slack ? std::max(slack, role.host - t0) : role.host - t0);
+  }
+
+  void run_delayed(uint32_t r, RoleState& role, size_t pass) {
+    constexpr size_t kMostPassed = 16;
+    const CompiledPass& compiled = program_.passes[pass];
+    const std::vector<Stream>& streams = compiled.whole.streams;
+    const int64_t t0 = role.stream[kCompute];
+    SpendTable& inside = timeline_.roles[r].inside;
+    find_delays(role, compiled, delays_);
+    for (const PassedBefore& p : passed_[pass]) {
+      if (p.delays != delays_) continue;
+      for (size_t i = 0; i < streams.size(); ++i)
+        role.stream[static_cast<size_t>(streams[i])] = t0 + p.ends[i];
+      role.host += p.launch;
+      for (const auto& [spend, time] : p.inside) inside[static_cast<size_t>(spend)] += time;
+      return;
+    }
+    if (passed_[pass].size() == kMostPassed) {
+      run_instructions<false>(r, role, compiled);
+      return;
+    }
+    PassedBefore& p = passed_[pass].emplace_back();
+    p.delays = delays_;
+    p.launch = -role.host;
+    const SpendTable before = inside;
+    run_instructions<false>(r, role, compiled);
+    p.launch += role.host;
+    for (const Stream stream : streams)
+      p.ends.push_back(role.stream[static_cast<size_t>(stream)] - t0);
+    for (size_t spend = 0; spend < inside.size(); ++spend)
+      if (inside[spend] != before[spend])
+        p.inside.emplace_back(static_cast<Spend>(spend), inside[spend] - before[spend]);
   }
 
   static void run_whole(RoleState& role, const PassStep& whole) {
@@ -328,6 +392,8 @@ class Engine {
   std::vector<RoleState> roles_;
   std::vector<RendezvousState> rendezvous_;
   RoleQueue queue_;
+  std::vector<std::vector<PassedBefore>> passed_;  // by pass
+  std::vector<int64_t> delays_;                    // of the pass that is run
   // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
   // set serves all.
   std::vector<int64_t> slot_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An example, in the large pool.  A request of 24 MiB finds no free block: a segment of 24 MiB is
-// reserved and used as a whole.  Freed, the block is the only one of the list of sizes from 24 MiB
-// to below 25.  The next request of 24 MiB knows that list, finds that its first block leaves no
-// rest, and takes it.  A request of 5 MiB comes to its own list, which is empty, then to the next
-// one that is not, that of 24 MiB: it splits the block, and the rest of 19 MiB goes to another
-// list. Freed, the 5 MiB find their neighbour free, and the 24 MiB are back in their list.
+// An example, in the large pool, whose lists begin with 5 and 24 MiB.  A request of 24 MiB finds no
+// free block: a segment of 24 MiB is reserved and used as a whole.  Freed, the block is the only
+// one of the list that begins with 24 MiB.  The next request of 24 MiB finds that its first block
+// leaves no rest, and takes it.  A request of 5 MiB comes to its own list, which is empty, then to
+// the next one that is not, that of 24 MiB: it splits the block, and the rest of 19 MiB goes to the
+// list from 5 MiB on.  Freed, the 5 MiB find their neighbour free, and the 24 MiB are back in their
+// list.
 #include "sim/memory/caching_allocator.h"
 
 #include <algorithm>
@@ -33,10 +34,56 @@ int64_t round_up(int64_t n, int64_t to) {
 constexpr uint32_t kSmall = kSmallSize / kMinBlock;
 constexpr BlockKey kLast = std::numeric_limits<BlockKey>::max();
 
+const SizeClasses kForAnySize;
+
 }  // namespace
 
-CachingAllocator::CachingAllocator(Bytes room, Segments segments)
-    : segments_(segments), last_{&edge_, &edge_}, room_(room.value) {
+BlockRequest request_of(Bytes bytes) {
+  const int64_t units = bytes.value <= 0 ? 0 : (bytes.value + kMinBlock - 1) / kMinBlock;
+  // The head of a list would serve what is larger: what remained of it could stay with the block.
+  constexpr auto kHeadSize = static_cast<int64_t>(kLast >> 32U);
+  STEPCAST_CHECK(units < kHeadSize - kSmall, "2 TiB or more on one GPU");
+  const auto size = static_cast<uint32_t>(units);
+  return {size, size <= kSmall ? 0 : kSmall, 0};
+}
+
+// ------------------------------------------------------------------------------------------ lists
+
+// The first list is of what is smaller than all that is asked for.
+SizeClasses::Pool SizeClasses::pool_of(std::vector<uint32_t> sizes) {
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  const size_t step = (sizes.size() + kLists - 2) / (kLists - 1);  // lists for one of so many
+  Pool pool;
+  uint32_t lists = 1;
+  for (size_t i = 0; i < sizes.size(); i += step) pool.from[lists++] = sizes[i];
+  std::fill(pool.from.begin() + lists, pool.from.end(), std::numeric_limits<uint32_t>::max());
+  for (uint64_t bucket = 0; bucket < kBuckets; ++bucket) {
+    const uint64_t least = (((16 + bucket % 16) << (bucket / 16)) + 15) / 16;
+    while (pool.from[pool.of_bucket[bucket] + 1U] <= least) ++pool.of_bucket[bucket];
+  }
+  return pool;
+}
+
+SizeClasses::SizeClasses() {
+  std::vector<uint32_t> sizes;
+  for (uint32_t power = 0; power < 32; ++power) sizes.push_back(uint32_t{1} << power);
+  pools_.fill(pool_of(std::move(sizes)));
+}
+
+SizeClasses::SizeClasses(std::span<const BlockRequest> requests) {
+  std::array<std::vector<uint32_t>, 2> sizes;
+  for (const BlockRequest& request : requests)
+    sizes[request.is_small() ? 1 : 0].push_back(request.size);
+  for (size_t small = 0; small < pools_.size(); ++small)
+    pools_[small] = pool_of(std::move(sizes[small]));
+}
+
+CachingAllocator::CachingAllocator(Bytes room, Segments segments, const SizeClasses* classes)
+    : classes_(classes != nullptr ? classes : &kForAnySize),
+      segments_(segments),
+      last_{&edge_, &edge_},
+      room_(room.value) {
   edge_.in_use = true;
   for (Chunk& head : heads_) {
     head.key = kLast;
@@ -53,14 +100,11 @@ inline int64_t CachingAllocator::bytes_of(const Chunk& c) {
   return int64_t{size_of(c.key)} * kMinBlock;
 }
 
-CachingAllocator::Request CachingAllocator::request_of(Bytes bytes) {
-  const int64_t units = bytes.value <= 0 ? 0 : (bytes.value + kMinBlock - 1) / kMinBlock;
-  // The head of a list would serve what is larger: what remained of it could stay with the block.
-  constexpr auto kHeadSize = static_cast<int64_t>(kLast >> 32U);
-  STEPCAST_CHECK(units < kHeadSize - kSmall, "2 TiB or more on one GPU");
-  const auto size = static_cast<uint32_t>(units);
-  const uint8_t small = size <= kSmall ? 1 : 0;
-  return {size, list_of(size, small), small != 0 ? 0 : kSmall};
+CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
+  BlockRequest request = request_of(bytes);
+  if (request.size == 0) return kNone;
+  request.list = classes_->list_of(request.size, request.is_small() ? 1 : 0);
+  return serve(request);
 }
 
 Bytes CachingAllocator::allocated() const {
@@ -72,26 +116,28 @@ Bytes CachingAllocator::allocated() const {
 
 // --------------------------------------------------------------------------------------- segments
 
+// Kept out of what is not rare.
+[[gnu::noinline]] CachingAllocator::Chunk* CachingAllocator::more_chunks() {
+  return &chunks_.emplace_back();
+}
+
 inline CachingAllocator::Chunk* CachingAllocator::new_chunk() {
-  if (unused_ == nullptr) return &chunks_.emplace_back();
+  if (unused_ == nullptr) return more_chunks();
   return std::exchange(unused_, unused_->after);
 }
 
 // Free blocks without neighbours are whole segments.
 void CachingAllocator::release_segments() {
   lacked_room_ = true;
-  for (size_t word = 0; word < used_.size(); ++word) {
-    for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
-      const Chunk* const head = &heads_[word * 64 + static_cast<size_t>(std::countr_zero(bits))];
-      for (Chunk* c = head->after; c != head;) {
-        Chunk* const after = c->after;
-        if (c->previous == &edge_ && c->next == &edge_) {
-          reserved_ -= bytes_of(*c);
-          erase(c);
-          c->after = std::exchange(unused_, c);
-        }
-        c = after;
+  for (Chunk& head : heads_) {
+    for (Chunk* c = head.after; c != &head;) {
+      Chunk* const after = c->after;
+      if (c->previous == &edge_ && c->next == &edge_) {
+        reserved_ -= bytes_of(*c);
+        erase(c);
+        c->after = std::exchange(unused_, c);
       }
+      c = after;
     }
   }
 }
@@ -106,6 +152,7 @@ void CachingAllocator::unmap_free_blocks() {
     }
     head.before = head.after = &head;
   }
+  used_ = {};
 }
 
 CachingAllocator::Chunk* CachingAllocator::expand(int64_t size, uint8_t small) {
@@ -130,7 +177,7 @@ CachingAllocator::Chunk* CachingAllocator::expand(int64_t size, uint8_t small) {
   Chunk* const c = new_chunk();
   *c = {key_of(more, end_[small] - more), last, &edge_};
   c->small = small;
-  c->list = list_of(size_of(c->key), small);
+  c->list = classes_->list_of(size_of(c->key), small);
   last->next = c;  // of edge_ nobody asks
   insert(c);
   return last = c;
@@ -145,6 +192,7 @@ void CachingAllocator::number_again() {
   std::ranges::sort(first, {}, [](const Chunk* c) { return static_cast<uint32_t>(c->key); });
   next_address_ = 0;
   for (Chunk& head : heads_) head.before = head.after = &head;
+  used_ = {};
   for (Chunk* c : first) {
     for (; c != &edge_; c = c->next) {
       c->key = key_of(bytes_of(*c), next_address_);
@@ -155,7 +203,7 @@ void CachingAllocator::number_again() {
 }
 
 // Reserves a segment, or more of one: a free block that is large enough.
-CachingAllocator::Chunk* CachingAllocator::grow(int64_t size, uint8_t small) {
+[[gnu::noinline]] CachingAllocator::Chunk* CachingAllocator::grow(int64_t size, uint8_t small) {
   if (segments_ == Segments::expandable) return expand(size, small);
   const int64_t segment = small != 0         ? kSmallSegment
                           : size < kMinLarge ? kLargeSegment
@@ -170,7 +218,7 @@ CachingAllocator::Chunk* CachingAllocator::grow(int64_t size, uint8_t small) {
   Chunk* const c = new_chunk();
   *c = {key_of(segment, next_address_ - segment), &edge_, &edge_};
   c->small = small;
-  c->list = list_of(size_of(c->key), small);
+  c->list = classes_->list_of(size_of(c->key), small);
   insert(c);
   return c;
 }
@@ -179,7 +227,7 @@ CachingAllocator::Chunk* CachingAllocator::grow(int64_t size, uint8_t small) {
 
 // Most of them stay where they are in the list.
 inline void CachingAllocator::replace(Chunk* before, Chunk* now, BlockKey key) {
-  const uint32_t list = list_of(size_of(key), now->small);
+  const uint32_t list = classes_->list_of(size_of(key), now->small);
   const bool stays = list == before->list && before->after->key > key &&
                      (before->before == &heads_[list] || before->before->key < key);
   now->key = key;
@@ -197,32 +245,23 @@ inline void CachingAllocator::replace(Chunk* before, Chunk* now, BlockKey key) {
   }
 }
 
-// The smallest block that is large enough is the first such of the own list, or the first of the
-// next list that has any.
-CachingAllocator::Block CachingAllocator::serve_elsewhere(const Request& request) {
+// The first block from c on that is large enough, if any: only the own list has some that are not.
+inline CachingAllocator::Chunk* CachingAllocator::next_that_fits(const BlockRequest& request,
+                                                                 Chunk* c) {
+  if (c == nullptr) return nullptr;
+  while (size_of(c->key) < request.size) c = c->after;
+  if (c->key != kLast) return c;
+  const uint64_t lists = used_[request.list / kLists] >> (request.list % kLists) >> 1U;
+  if (lists == 0) return nullptr;
+  return heads_[request.list + 1 + static_cast<uint32_t>(std::countr_zero(lists))].after;
+}
+
+// `c`: the first block of the first list from the own one on that has any; null if there is none.
+CachingAllocator::Block CachingAllocator::serve_elsewhere(const BlockRequest& request, Chunk* c) {
   const uint32_t size = request.size;
-  if (size == 0) return kNone;
-  const uint8_t small = request.most_rest == 0 ? 1 : 0;
-  Chunk* c = heads_[request.list].after;
-  while (size_of(c->key) < size) c = c->after;
-  if (c->key == kLast) {
-    c = nullptr;
-    const uint32_t end = kLists * (small + 1U);
-    for (uint32_t list = request.list + 1; list < end;) {
-      const uint64_t bits = used_[list / 64] >> (list % 64);
-      if (bits == 0) {
-        list = (list / 64 + 1) * 64;
-        continue;
-      }
-      list += static_cast<uint32_t>(std::countr_zero(bits));
-      if (list >= end) break;
-      Chunk* const head = &heads_[list];
-      if (head->after != head) {
-        c = head->after;
-        break;
-      }
-      used_[list / 64] &= ~(uint64_t{1} << (list % 64));
-    }
+  const uint8_t small = request.is_small() ? 1 : 0;
+  if (c == nullptr || size_of(c->key) < size) {
+    c = next_that_fits(request, c);
     if (c == nullptr) c = grow(int64_t{size} * kMinBlock, small);
   }
   const uint32_t rest = size_of(c->key) - size;

@@ -183,15 +183,19 @@ class LiveSets {
     set->key = key;
     set->used = true;
     set->alive = 0;
-    set->blocks.assign(tensors, CachingAllocator::kNone);
+    // Who held its blocks has freed all of them.
+    if (set->blocks.size() < tensors) set->blocks.resize(tensors, CachingAllocator::kNone);
     return *set;
   }
 
   // Frees what no pass has freed.
   void clear(CachingAllocator& allocator) {
-    for (const LiveSet& set : sets_)
-      for (const CachingAllocator::Block block : set.blocks) allocator.free(block);
-    sets_.clear();
+    for (LiveSet& set : sets_) {
+      if (!set.used) continue;
+      for (CachingAllocator::Block& block : set.blocks)
+        allocator.free(std::exchange(block, CachingAllocator::kNone));
+      set.used = false;
+    }
   }
 
   // Hands what each microbatch holds to that which is so much higher.
@@ -280,7 +284,7 @@ struct PassScript {
     late,      // free, when the next pass that computes has ended
   };
   struct Event {
-    CachingAllocator::Request request;  // of an allocation
+    BlockRequest request;  // of an allocation
     uint32_t op = 0, tensor = 0;
     Act act = Act::allocate;
     Act else_act = Act::free;  // of what does not become a gradient
@@ -297,6 +301,7 @@ struct PassScript {
   uint32_t ops = 0;
   bool touches_memory = false;  // even if with nothing
   bool computes = false, updates = false;
+  bool plain = true;  // nothing is freed but at once
 
   bool operator==(const PassScript&) const = default;
 };
@@ -326,12 +331,13 @@ PassScript script_of(const OpGraph& graph, const Pass& pass) {
     event.second = e.second;
     script.net[e.second ? 1 : 0] += e.allocate ? 1 : -1;
     if (e.allocate) {
-      event.request = CachingAllocator::request_of(tensor.bytes);
+      event.request = request_of(tensor.bytes);
       continue;
     }
     event.else_act = tensor.lags ? lag : frees_later(pass, e) ? late : free;
     event.act = tensor.becomes_gradient ? gradient : event.else_act;
     script.gradients += tensor.becomes_gradient ? 1 : 0;
+    script.plain = script.plain && event.act == free;
   }
   if (script.gradients > 0) script.tables = {pass.tensors, pass.second_tensors};
   return script;
@@ -366,12 +372,22 @@ struct PassScripts {
       known.emplace(sum, by_pass.back());
       all.push_back(std::move(script));
     }
+    std::vector<BlockRequest> requests;
+    for (const PassScript& script : all)
+      for (const PassScript::Event& e : script.events)
+        if (e.act == PassScript::Act::allocate) requests.push_back(e.request);
+    classes = SizeClasses(requests);
+    for (PassScript& script : all)
+      for (PassScript::Event& e : script.events)
+        if (e.act == PassScript::Act::allocate)
+          e.request.list = classes.list_of(e.request.size, e.request.is_small() ? 1 : 0);
   }
 
   const PassScript& of(PassId pass) const { return all[by_pass[static_cast<size_t>(pass)]]; }
 
   std::vector<PassScript> all;
   std::vector<uint32_t> by_pass;
+  SizeClasses classes;  // of all that is asked for
 };
 
 namespace {
@@ -382,7 +398,10 @@ class ReservedTrace {
   // Ends early where more than `most` is reserved.
   ReservedTrace(const PassScripts& scripts, const OpGraph& graph, const RoleOps& role, Bytes room,
                 Segments segments, bool in_full, Bytes most = kEndlessRoom)
-      : scripts_(scripts), graph_(graph), allocator_(room, segments), most_(most) {
+      : scripts_(scripts),
+        graph_(graph),
+        allocator_(room, segments, &scripts.classes),
+        most_(most) {
     for (const Item& item : role.items)
       if (item.kind == ItemKind::pass) passes_.push_back(item);
     if (!in_full) repetition_ = find_repetition(passes_);
@@ -442,6 +461,28 @@ class ReservedTrace {
     if (item.has_second) sets[1] = &live_.get(key_of(item.second), pass.tensors[1]);
     const std::array<Block*, 2> blocks{sets[0]->blocks.data(),
                                        sets[1] != nullptr ? sets[1]->blocks.data() : nullptr};
+    if (pass.plain && !lags_) {
+      for (const PassScript::Event& e : pass.events) {
+        Block& block = blocks[e.second ? 1 : 0][e.tensor];
+        if (e.act == allocate) {
+          block = allocator_.serve(e.request);
+        } else {
+          allocator_.free(std::exchange(block, CachingAllocator::kNone));
+        }
+      }
+    } else {
+      play_all_acts(pass, item, blocks);
+    }
+    for (size_t i = 0; i < sets.size(); ++i) {
+      if (sets[i] == nullptr) continue;
+      sets[i]->alive += pass.net[i];
+      sets[i]->used = sets[i]->alive > 0;
+    }
+  }
+
+  void play_all_acts(const PassScript& pass, const Item& item,
+                     const std::array<Block*, 2>& blocks) {
+    using enum PassScript::Act;
     const PassGradients* gradients = pass.gradients > 0 ? gradients_of(pass, item) : nullptr;
     size_t gradients_met = 0;
     for (const PassScript::Event& e : pass.events) {
@@ -468,11 +509,6 @@ class ReservedTrace {
       } else {
         late_.push_back(freed);
       }
-    }
-    for (size_t i = 0; i < sets.size(); ++i) {
-      if (sets[i] == nullptr) continue;
-      sets[i]->alive += pass.net[i];
-      sets[i]->used = sets[i]->alive > 0;
     }
   }
 

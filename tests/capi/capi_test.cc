@@ -36,6 +36,24 @@ TEST(CInterface, AnswersInJsonAndOtherForms) {
   EXPECT_THAT(bytes_of(run), testing::HasSubstr("\"step_time_ps\""));
 }
 
+TEST(CInterface, TrainingRunsAreAnswersToo) {
+  std::string request = kSmall;
+  request.back() = ',';
+  stepcast_answer* run = stepcast_train((request + R"("tokens": "1B", "gpus": [8]})").c_str());
+  EXPECT_EQ(stepcast_status(run), 0) << stepcast_bytes(run, nullptr);
+  EXPECT_THAT(bytes_of(stepcast_render(run, R"({"form": "text"})")),
+              testing::HasSubstr("GPU-hours"));
+  EXPECT_THAT(bytes_of(stepcast_render(run, R"({"form": "html"})")),
+              testing::HasSubstr("id=\"waterfall\""));
+  EXPECT_THAT(bytes_of(run), testing::HasSubstr("\"waterfall\""));
+  for (const char* wrong : {R"("gpus": 8})", R"("gpus": [0]})", R"("days": 0})",
+                            R"("replicas": -1})", R"("tokens": "0"})", R"("days": "long"})"}) {
+    stepcast_answer* answer = stepcast_train((request + wrong).c_str());
+    EXPECT_EQ(stepcast_status(answer), 2) << wrong;
+    stepcast_free(answer);
+  }
+}
+
 TEST(CInterface, WhatIsWrongIsAnAnswer) {
   for (const char* request : {"", "null", "[", "{\"file\": \"no such file\"}", "{\"model\": 3}"}) {
     stepcast_answer* answer = stepcast_run(request, nullptr, nullptr);

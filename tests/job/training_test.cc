@@ -178,9 +178,8 @@ TEST(Train, BadJobsAreRefusedWithTheirPlace) {
       HasSubstr("E127 --set job.failures.mtbf the run never ends: it is interrupted every"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.failures.per_node_day", "5000"}}),
               HasSubstr("the run never ends"));
-  EXPECT_THAT(
-      failure({{"job.tokens", "1T"}, {"job.checkpoint.every", "500ms"}}),
-      HasSubstr("E127 --set job.checkpoint.every a checkpoint every 500 ms is more than one"));
+  EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.checkpoint", "{every: 500ms, save: 10ms}"}}),
+              HasSubstr("E127 --set job.checkpoint a checkpoint every 500 ms is more than one"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.checkpoint", "{every: 2 steps, save: 1h}"}}),
               HasSubstr("E127 --set job.checkpoint a checkpoint takes"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.checkpoint.every", "sometimes"}}),
@@ -203,6 +202,101 @@ TEST(Train, BadJobsAreRefusedWithTheirPlace) {
               HasSubstr("E125 --set job.failures.causes there are no causes"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 2T, batch: 16}]"}}),
               HasSubstr("E127 --set job.rampup the ramp takes more tokens"));
+}
+
+// Every problem of a scenario and of its job, as "E127 message", in the order of the file.
+std::vector<std::string> problems_of(const std::string& job, const std::string& more = "") {
+  const ScenarioDocument document =
+      ScenarioDocument::of_text(std::string(kSmall) + more + "job:\n" + job, "my.yaml", "");
+  std::vector<Diagnostic> found;
+  const auto resolved = document.try_resolve();
+  if (const InputError* error = std::get_if<InputError>(&resolved)) found = error->diagnostics;
+  add_job_problems(found, document, std::get_if<Scenario>(&resolved));
+  std::vector<std::string> words;
+  for (const Diagnostic& d : found) {
+    EXPECT_EQ(d.file, "my.yaml");
+    EXPECT_GT(d.line, 4) << d.message;
+    words.push_back(d.code + ' ' + d.message);
+  }
+  return words;
+}
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(JobProblems, AreAllFoundAtOnceWithoutAStep) {
+  EXPECT_THAT(
+      problems_of("  tokens: 1T\n  price: 2USD/GPUh\n  failures: {mtbf: 3h, restart: 5min}\n"
+                  "  checkpoint: {every: 500 steps, mode: async}\n"),
+      IsEmpty());
+  EXPECT_THAT(
+      problems_of("  tokens: 0\n  price: -2USD/GPUh\n"
+                  "  failures: {mtbf: 1h, per_node_day: -1, replace: {spare: -3min, repair: 1d}}\n"
+                  "  spares: 9\n"
+                  "  checkpoint: {every: 10s, memory_block: 1s, block: 20s, save: 10s}\n"
+                  "  power: {pue: 0.5}\n"),
+      ElementsAre(HasSubstr("E121 'tokens' must be above 0"), HasSubstr("E120 '-2USD/GPUh'"),
+                  HasSubstr("E127 mtbf is beside rates"),
+                  HasSubstr("E122 'per_node_day' must not be negative"),
+                  HasSubstr("E122 'spare' must not be negative"),
+                  HasSubstr("E127 9 spares stand by for 2 nodes"),
+                  HasSubstr("E127 a checkpoint takes 20.0 s, longer than the 10.0 s"),
+                  HasSubstr("E126 memory_block is of copies in memory"),
+                  HasSubstr("E127 training stands longer"), HasSubstr("E125 a building takes")));
+}
+
+TEST(JobProblems, StandBesideThoseOfTheScenario) {
+  EXPECT_THAT(problems_of("  price: free\n", "schedule: 2f2b\n"),
+              ElementsAre(HasSubstr("2f2b"), HasSubstr("E120 'free' is no price")));
+}
+
+TEST(JobProblems, ARunThatNeverEndsIsKnownWithoutAStep) {
+  EXPECT_THAT(
+      problems_of("  failures: {mtbf: 20s, restart: 5min}\n"),
+      ElementsAre(HasSubstr("E127 the run never ends: it is interrupted every 20.0 s, while "
+                            "a restart takes")));
+  // However short the steps are.
+  EXPECT_THAT(problems_of("  failures: {mtbf: 20s, restart: 5min}\n  checkpoint: 5 steps\n"),
+              ElementsAre(HasSubstr("E127 the run never ends")));
+  EXPECT_THAT(problems_of("  failures: {mtbf: 20min, restart: 0s}\n  checkpoint: 6h\n"),
+              ElementsAre(HasSubstr("and a checkpoint comes every 6.0 h")));
+  // Copies in memory shorten what is done again.
+  EXPECT_THAT(problems_of("  failures: {mtbf: 1min, restart: 0s}\n"
+                          "  checkpoint: {every: 1h, memory_copies: 2}\n"),
+              IsEmpty());
+  EXPECT_THAT(problems_of("  failures: {mtbf: 20s, restart: 5min}\n"
+                          "  checkpoint: {every: 1h, memory_copies: 2}\n"),
+              ElementsAre(HasSubstr("E127 the run never ends")));
+}
+
+TEST(JobProblems, KeysThatContradictEachOther) {
+  EXPECT_THAT(problems_of("  checkpoint: {every: 1h, memory_copies: 3, memory_every: 2h}\n"),
+              ElementsAre(HasSubstr("E127 3 copies in the memory of 2 nodes"),
+                          HasSubstr("E127 copies in memory are made less often")));
+  EXPECT_THAT(problems_of("  tokens: 1T\n  rampup: [{tokens: 600B, batch: 16}, {tokens: 400B}]\n"),
+              ElementsAre(HasSubstr("E127 the ramp takes more tokens")));
+  EXPECT_THAT(problems_of("  rampup: [{tokens: many}]\n  checkpoint: {mode: [], every: {}}\n"
+                          "  failures: {warmup: soon, per_job_day: often, fleet: [], causes: 3}\n"),
+              Not(IsEmpty()));
+}
+
+TEST(Train, TheCurveOfIntervalsIsLeastAtTheBest) {
+  const TrainingResult r = trained(
+      {{"job.tokens", "1T"}, {"job.failures.mtbf", "5h"}, {"job.checkpoint", "{every: 4h}"}});
+  ASSERT_GT(r.intervals.size(), 20u);
+  bool best = false, stated = false;
+  for (size_t i = 0; i < r.intervals.size(); ++i) {
+    const TrainingInterval& at = r.intervals[i];
+    if (i > 0) {
+      EXPECT_GT(at.every, r.intervals[i - 1].every);
+    }
+    EXPECT_GE(at.wall, r.checkpoint.best_wall * (1 - 1e-12));
+    best = best || (at.every == r.checkpoint.best_every && at.wall == r.checkpoint.best_wall);
+    stated = stated || (at.every == r.checkpoint.every && at.wall == r.times.wall);
+  }
+  EXPECT_TRUE(best && stated);
+  EXPECT_TRUE(
+      trained({{"job.tokens", "1T"}, {"job.checkpoint.memory_copies", "2"}}).intervals.empty());
 }
 
 TEST(Train, CheckpointsHoldWhatTheOptimizerHas) {
@@ -254,8 +348,18 @@ TEST(PublishedRuns, GpuHoursFollowFromTheStep) {
     const TrainingResult r = train(document);
     const double hours = run.gpu_hours * 3600 / static_cast<double>(r.gpus);
     EXPECT_NEAR((run.steps_alone ? r.times.useful : r.times.wall) / hours, 1, 0.15) << run.name;
+    if (run.steps_alone) {
+      const Result step = forecast(document.resolve());
+      ASSERT_TRUE(step.interval);
+      const double steps = r.times.useful / to_seconds(step.step_time);
+      EXPECT_LT(steps * to_seconds(step.interval->low), hours) << run.name;
+      EXPECT_GT(steps * to_seconds(step.interval->high), hours) << run.name;
+      // A known miss: what is lost to failures, which the source does not count, comes on top.
+      EXPECT_GT(r.times.wall / hours, 1.15) << run.name;
+      EXPECT_LT(r.times.wall / hours, 1.18) << run.name;
+      continue;
+    }
     ASSERT_TRUE(r.wall_low && r.wall_high);
-    if (run.steps_alone) continue;
     EXPECT_LT(*r.wall_low, hours) << run.name;
     EXPECT_GT(*r.wall_high, hours) << run.name;
   }
@@ -264,13 +368,25 @@ TEST(PublishedRuns, GpuHoursFollowFromTheStep) {
 // --- power
 
 TEST(Power, TablesOfNonsenseAreRefused) {
-  const std::string header = "what,architecture,value\n";
-  const std::string rest = "compute,,1\nmemory,,0.6\ncommunication,,0.5\nidle,,0.2\n";
-  EXPECT_NO_THROW(parse_power(header + rest + "host_drawn,,0.6\n"));
+  const std::string header = "what,architecture,value,known\n";
+  const std::string rest =
+      "compute,,1,published\nmemory,,0.6,assumed\ncommunication,,0.5,published\nidle,,0.2,"
+      "derived\n";
+  EXPECT_NO_THROW(parse_power(header + rest + "host_drawn,,0.6,derived\n"));
   EXPECT_THROW(parse_power(header + rest), InputError);
-  EXPECT_THROW(parse_power(header + rest + "host_drawn,,1.6\n"), InputError);
-  EXPECT_THROW(parse_power(header + rest + "host_rated,abacus,100\n"), InputError);
-  EXPECT_THROW(parse_power(header + rest + "fans,,1\n"), InputError);
+  EXPECT_THROW(parse_power(header + rest + "host_drawn,,1.6,derived\n"), InputError);
+  EXPECT_THROW(parse_power(header + rest + "host_drawn,,0.6,guessed\n"), InputError);
+  EXPECT_THROW(parse_power(header + rest + "host_rated,abacus,100,derived\n"), InputError);
+  EXPECT_THROW(parse_power(header + rest + "fans,,1,derived\n"), InputError);
+}
+
+TEST(Power, FiguresWithoutASourceAreCalledAssumed) {
+  Gpu gpu;
+  gpu.arch = GpuArch::hopper;
+  EXPECT_EQ(assumed_power(gpu), "memory-bound kernels at 65 % of the rating");
+  gpu.arch = GpuArch::volta;
+  EXPECT_EQ(assumed_power(gpu),
+            "memory-bound kernels at 65 % of the rating; hosts rated at 137.5 W a GPU");
 }
 
 TEST(Power, ALimitCapsWhatAGpuDraws) {
@@ -294,7 +410,9 @@ double drawn(const std::string& text) {
 }
 
 // Measured: nodes of 8 x H100 that train transformers draw 76 % of the rated 10.2 kW, 969 W a GPU
-// (Newkirk et al. 2025, arXiv 2506.14551), and never more than 8.4 kW (arXiv 2412.08602).
+// (Newkirk et al. 2025, arXiv 2506.14551), and never more than 8.4 kW (arXiv 2412.08602).  The
+// host's share of our figure comes from these 8.4 kW: this says that the parts add up, and is no
+// check of its own.
 TEST(Power, NodesOfH100DrawWhatWasMeasured) {
   const double watts = drawn(
       "model: llama2-13b\ncluster: dgx-h100 x 1\nparallel: {zero: 3}\n"
@@ -305,6 +423,7 @@ TEST(Power, NodesOfH100DrawWhatWasMeasured) {
 
 // Measured: 330 W for each V100 with its share of the system while GPT-3 was trained on 10,000 of
 // them (Patterson et al. 2021, arXiv 2104.10350, table 4).  How it was laid out is not published.
+// No figure of ours comes from there: the shares are of A100 and H100, the host's is of H100.
 TEST(Power, Gpt3OnV100DrawsWhatWasMeasured) {
   const double watts = drawn(
       "model: gpt3-175b\ncluster: dgx-1-v100 x 128\nparallel: {tp: 8, pp: 16}\n"

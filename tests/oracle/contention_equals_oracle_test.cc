@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include "sim/account/account.h"
 #include "sim/contention/contention.h"
+#include "sim/contention/contention_program.h"
 #include "sim/graph/program.h"
 #include "sim/lanes/lane_speeds.h"
+#include "tests/hand_graph.h"
 #include "tests/oracle/contention.h"
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"
@@ -190,6 +193,60 @@ ContendedCase draw_case(uint64_t seed, Sharing sharing) {
   return c;
 }
 
+// Three stages of tp groups: the one in the middle sends what it made, and then posts that it can
+// receive, lane by lane; the lanes meet in the collective of the next pass.
+OpGraph draw_pipeline(oracle::Draws& draws, Prices& prices) {
+  HandGraph g(draws.between(0, 3));
+  const auto duration = [&] { return static_cast<int64_t>(draws.between(1, 30)); };
+  const auto draw_pass = [&] {
+    std::vector<HandOp> ops{{duration()}, {duration(), Stream::tp}, {duration()}};
+    std::vector<Wait> waits{{.op = 1, .on = 0}};
+    if (draws.chance(80)) waits.push_back({.op = 2, .on = 1});
+    if (draws.chance(50)) ops.push_back({duration()});
+    return g.pass(ops, waits);
+  };
+  const PassId forward = draw_pass(), backward = draw_pass();
+  constexpr uint16_t kStages = 3;
+  for (uint32_t r = 0; r < kStages; ++r) g.graph.roles[g.role()].pipeline_rank = r;
+  const uint32_t microbatches = draws.between(2, 5);
+  for (uint32_t m = 0; m < microbatches; ++m) {
+    for (uint16_t r = 0; r + 1 < kStages; ++r) {
+      const RendezvousId id = g.rendezvous(2, duration());
+      const WorkId sent = g.graph.rendezvous[static_cast<size_t>(id)].work;
+      g.graph.works[static_cast<size_t>(sent)].from = r;
+      g.graph.works[static_cast<size_t>(sent)].to = static_cast<uint16_t>(r + 1);
+      if (r == 0) g.run(r, draws.chance(50) ? forward : backward);
+      for (uint32_t party = r; party <= r + 1U; ++party) {
+        g.post(party, id);
+        g.join(party, id);
+        if (draws.chance(50)) g.sync(party, Stream::compute);
+      }
+      g.run(r + 1U, draws.chance(50) ? forward : backward);
+    }
+  }
+  prices = g.prices;
+  return g.graph;
+}
+
+ContendedCase draw_pipeline_case(uint64_t seed) {
+  ContendedCase c;
+  oracle::Draws draws(seed + 55);
+  c.base.graph = draw_pipeline(draws, c.base.prices);
+  c.lanes.digits = {{Axis::tp, draws.between(2, 4)}, {Axis::dp, draws.between(1, 2)}};
+  if (draws.chance(30)) {
+    c.lanes.slowness.assign(c.base.graph.roles.size(),
+                            std::vector<Slowness>(static_cast<size_t>(c.lanes.lanes()), kNominal));
+    for (std::vector<Slowness>& of_role : c.lanes.slowness) {
+      for (Slowness& slowness : of_role) slowness = pick<Slowness>(draws, {kNominal, 5000});
+    }
+  }
+  draw_traffic(draws, c);
+  for (size_t w = 0; w < c.base.graph.works.size(); ++w) {
+    if (c.base.graph.works[w].axis == Axis::tp) c.traffic.pattern_of[w].clear();
+  }
+  return c;
+}
+
 uint32_t drawn_factor(const LaneSet& lanes, uint32_t role, int64_t lane, uint64_t instance) {
   static const JitterTable table = jitter_table(0.3);
   const auto rank = static_cast<uint64_t>(role * lanes.lanes() + lane);
@@ -298,6 +355,27 @@ TEST(ContentionOfRanksAlike, IsThatOfEachByItself) {
     folded += ranks.lanes_run < c.lanes.lanes() ? 1 : 0;
   }
   EXPECT_GT(folded, cases() / 20);
+}
+
+TEST(ContentionOfStagesInTheMiddle, TakesTheSameTimeInTheEngineAndInTheOracle) {
+  for (uint64_t seed = 0; seed < cases() / 4; ++seed) {
+    const ContendedCase c = draw_pipeline_case(seed);
+    ASSERT_EQ(compare(c, {.fold = false}), "") << "seed " << seed;
+    ASSERT_EQ(compare(c, {}), "") << "folded, seed " << seed;
+    ASSERT_EQ(compare_folded(c), "") << "recorded, seed " << seed;
+  }
+}
+
+TEST(ContentionOfStagesInTheMiddle, RunsOnlyTheirPassesInLockstep) {
+  const ContendedCase c = draw_pipeline_case(0);
+  std::vector<Scope> scopes;
+  for (const Work& work : c.base.graph.works)
+    scopes.push_back(work.axis == Axis::tp ? Scope::block : Scope::outside);
+  const std::vector<bool> whole(scopes.size());
+  const std::array<bool, kStreams> streams = lockstep_streams(c.base.graph, scopes);
+  const ContentionProgram program = compile_threads(c.base.graph, c.base.prices, streams, true);
+  EXPECT_EQ(plan_lockstep(c.base.graph, program, {streams, scopes, whole, 2}),
+            (std::vector{Lockstep::whole, Lockstep::passes, Lockstep::whole}));
 }
 
 TEST(ContentionWithoutSharing, TakesTheTimesOfTheLanesEngine) {

@@ -83,6 +83,17 @@ std::string compare_ops(const Timeline& got, const oracle::Times& want) {
   return text;
 }
 
+// Stand-stills inside passes, where passes that are held up as others before are looked up, and
+// where they are run op by op.
+std::string compare_inside(const Timeline& got, const Timeline& op_by_op) {
+  std::string text;
+  for (size_t r = 0; r < got.roles.size(); ++r)
+    for (size_t s = 0; s < got.roles[r].inside.size(); ++s)
+      text += difference("stand-stills inside passes of", r, got.roles[r].inside[s],
+                         op_by_op.roles[r].inside[s]);
+  return text;
+}
+
 std::string compare_case(const oracle::RandomCase& c) {
   const oracle::Times want = oracle::play(c.graph, c.prices);
   if (!want.blocked.empty()) return "the oracle deadlocks\n";
@@ -93,7 +104,7 @@ std::string compare_case(const oracle::RandomCase& c) {
                      compare_rendezvous(all, want) + compare_ops(all, want);
   const Timeline account = run(merged, Record::account);
   text += compare_totals(account, want) + compare_roles(account, want) +
-          compare_rendezvous(account, want);
+          compare_rendezvous(account, want) + compare_inside(account, all);
   text += compare_totals(run(merged, Record::nothing), want);
   return text;
 }

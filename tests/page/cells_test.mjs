@@ -323,6 +323,104 @@ describe("the page of a store", () => {
   });
 });
 
+describe("a training run", () => {
+  const path = join(place, "train.html");
+  const kParts = { useful: "useful_s", "slow ranks": "slow_ranks_s", evaluation: "evaluation_s", checkpoint: "checkpoint_s", redo: "redo_s",
+    restart: "restart_s", wait: "wait_s", "wall time": "wall_s" };
+  const kScale = { k: 1e3, M: 1e6, "": 1 };
+  let page, close, json;
+  /** "28.00 M" */
+  const saysMetric = (cell, value, what) => {
+    const [number, prefix = ""] = cell.split(" ");
+    says(number, value / kScale[prefix], what);
+  };
+  const kUnits = { ms: 1e-3, s: 1, min: 60, h: 3600, days: 86400 };
+  const saysSpan = (cell, seconds, what) => {
+    const [number, unit] = cell.split(" ");
+    says(number, seconds / kUnits[unit], what);
+  };
+
+  before(async () => {
+    const file = join(examples, "llama3-405b-16384xh100.yaml");
+    const sets = ["--tokens", "15.6T", "-s", "job={price: 2.5USD/GPUh, failures: {replace: {repair: 1d}, detect: 2min}, spares: 4, checkpoint: " +
+      "{every: 1h}, evaluation: {every: 1000 steps, takes: 2min}, rampup: [{tokens: 252M, batch: 2048, seq: 4096}]}", "--gpus", "8192"];
+    json = JSON.parse(run("train", file, ...sets, "--html", path, "--json", "--quiet"));
+    ({ page, close } = await open(path));
+  });
+  after(() => close());
+
+  test("verdict", async () => {
+    const cards = Object.fromEntries(await page.$$eval("#verdict .card", (all) => all.map((c) => [c.querySelector("dt").textContent, c.querySelector("b").textContent])));
+    saysSpan(cards.Training, json.days * 86400, "days");
+    saysMetric(cards["GPU-hours"], json.gpu_hours, "GPU-hours");
+    saysMetric(cards.Price.slice(1), json.price_usd, "price");
+    says(cards.Useful, json.ettr * 100, "useful");
+    says(cards.Interruptions, json.interruptions, "interruptions");
+    says(cards.Spares, json.spares_for_99, "spares");
+    saysSpan(cards["Checkpoint every"], json.checkpoint.every_s, "checkpoint");
+    says(cards["Energy, MWh"], json.energy.mwh, "energy");
+    const range = await page.locator("#verdict svg.interval").innerHTML();
+    for (const days of [json.interval.low_days, json.interval.high_days]) assert.ok(range.includes(days.toFixed(days < 99.95 ? 1 : 0) + " days"), range);
+  });
+
+  test("the waterfall is that of --json, and adds up", async () => {
+    const { rows } = await tableOf(page, "#waterfall");
+    let days = 0;
+    for (const [name, amount, share, hours] of rows) {
+      const seconds = json.waterfall[kParts[name]];
+      says(amount, seconds / 86400, name, 1);  // apportioned
+      says(share, seconds / json.waterfall.wall_s * 100, name);
+      saysMetric(hours, seconds / 3600 * json.gpus, name);
+      if (name !== "wall time") days += Math.round(Number(amount) * 100);
+    }
+    const parts = Object.values(kParts).filter((key) => json.waterfall[key] > 0);
+    assert.equal(rows.length, parts.length);
+    assert.equal(days, Math.round(Number(rows.at(-1)[1]) * 100));
+    // Each bar begins where the one before it ends.
+    const bars = await page.$$eval("#waterfall svg.bar", (all) => all.map((s) => {
+      const r = [...s.querySelectorAll("rect")].at(-1);
+      return [Number(r.getAttribute("x")), Number(r.getAttribute("width"))];
+    }));
+    for (let i = 1; i < bars.length - 1; ++i) assert.ok(Math.abs(bars[i][0] - bars[i - 1][0] - bars[i - 1][1]) < 2, String(bars));
+  });
+
+  test("phases and plans", async () => {
+    const phases = await tableOf(page, "#phases");
+    assert.equal(phases.rows.length, json.phases.length);
+    phases.rows.forEach((row, i) => {
+      says(row[3], json.phases[i].global_batch, "batch");
+      says(row[5], json.phases[i].step_time_s, "step");
+    });
+    const plans = await tableOf(page, "#plans");
+    plans.rows.forEach((row, i) => {
+      says(row[0], json.plans[i].gpus, "GPUs");
+      says(row[1], json.plans[i].step_time_s, "step");
+      says(row[3], json.plans[i].days, "days");
+    });
+    assert.equal(plans.rows.length, 1);
+  });
+
+  test("intervals, the best and the stated one among them", async () => {
+    const { rows } = await tableOf(page, "#intervals");
+    assert.equal(rows.length, json.intervals.length);
+    rows.forEach((row, i) => {
+      saysSpan(row[0], json.intervals[i].every_s, "every");
+      says(row[1], json.intervals[i].days, "days");
+      says(row[2], (json.intervals[i].days / json.checkpoint.best_days - 1) * 100, "more");
+    });
+    assert.equal(rows.filter((row) => row[3] === "best").length, 1);
+    saysSpan(rows.find((row) => row[3] === "stated")[0], json.checkpoint.every_s, "stated");
+    assert.equal(await page.locator("#intervals svg circle").count(), 1);
+    assert.equal(await page.locator("#intervals svg .published").count(), 1);
+  });
+
+  test("what is assumed", async () => {
+    const { rows } = await tableOf(page, "#assumed");
+    assert.deepEqual(rows, json.assumed.map((fact) => [fact.name, fact.value, fact.reason]));
+    cells += rows.length * 3;
+  });
+});
+
 test("enough cells were compared", () => {
   if (process.env.SHOW_VIEWS) console.log(`${cells} cells`);
   assert.ok(cells > 1500, `${cells} cells`);

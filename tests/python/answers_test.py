@@ -71,6 +71,50 @@ class Load(unittest.TestCase):
         self.assertEqual(sc.run(other).scenario.schedule, "ZB-H1")
 
 
+class Train(unittest.TestCase):
+    JOB = {"job.price": "2USD/GPUh", "job.checkpoint": "{every: 2h}"}
+    SETS = ("-s", "job.price=2USD/GPUh", "-s", "job.checkpoint={every: 2h}")
+
+    def test_gives_the_bytes_of_the_command(self):
+        t = sc.train(case.MINIMAL, self.JOB, tokens="1T", gpus=[8, 32], replicas=50, seed=3)
+        self.assertEqual(t.json.encode(), case.command(
+            "train", "--json", case.MINIMAL, *self.SETS, "--tokens", "1T", "--gpus", "8,32", "--replicas", "50", "--seed", "3"))
+        self.assertEqual(repr(sc.train(case.MINIMAL, self.JOB, tokens="1T")).encode(),
+                         case.command("train", case.MINIMAL, *self.SETS, "--tokens", "1T"))
+        t = sc.train(case.MINIMAL, tokens="1T", days=60)
+        self.assertEqual(t.json.encode(), case.command("train", "--json", case.MINIMAL, "--tokens", "1T", "--days", "60"))
+
+    def test_has_the_keys_as_attributes(self):
+        t = sc.train(case.MINIMAL, self.JOB, tokens="1T")
+        data = json.loads(t.json)
+        self.assertEqual(t.days, data["days"])
+        self.assertEqual(t.goodput, data["ettr"])
+        self.assertAlmostEqual(sum(seconds for key, seconds in data["waterfall"].items() if key != "wall_s"), t.waterfall.wall_s, delta=1)
+        self.assertEqual(t.intervals[0].every_s, data["intervals"][0]["every_s"])
+        self.assertAlmostEqual(t.price_usd, 2 * t.gpu_hours, delta=1)
+        self.assertEqual(pickle.loads(pickle.dumps(t)).days, t.days)
+
+    def test_shows_a_table_in_a_notebook(self):
+        t = sc.train({**case.SMALL, "name": "<b>mine</b>"}, tokens="1B")
+        self.assertIn("&lt;b&gt;mine", t._repr_html_())
+        self.assertIn("<td>useful</td>", t._repr_html_())
+
+    def test_writes_the_report_of_the_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours, theirs = os.path.join(folder, "a.html"), os.path.join(folder, "b.html")
+            sc.train(case.MINIMAL, tokens="1T").to_html(ours)
+            case.command("train", case.MINIMAL, "--tokens", "1T", "--html", theirs)
+            found = pathlib.Path(theirs).read_text()
+            for tokens in ("<dt>command</dt>", "job.tokens"):
+                self.assertIn(tokens, found)
+            self.assertIn('id="waterfall"', pathlib.Path(ours).read_text())
+
+    def test_says_what_is_wrong_with_the_job(self):
+        with self.assertRaises(sc.StepcastError) as caught:
+            sc.train(case.MINIMAL, {"job.price": "-2USD/GPUh", "job.spares": 3}, tokens="1T")
+        self.assertEqual([e["code"] for e in caught.exception.errors], ["E120", "E126", "E127"])
+
+
 class Compare(unittest.TestCase):
     def test_gives_the_bytes_of_the_command(self):
         c = sc.compare(case.MINIMAL, {"batch.global": 16}, schedules=["1f1b", "zb-h1"])

@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <span>
+#include <vector>
+
 #include "sim/check.h"
+#include "sim/random.h"
 #include "tests/hand_graph.h"
 
 namespace stepcast::memory_test {
@@ -392,8 +397,7 @@ TEST(CachingAllocator, WhatIsTooLargeIsRefused) {
   CachingAllocator a;
   for (const int64_t bytes : {kTooLarge, kTooLarge + kMiB / 2, kTooLarge + kMiB, 2 * kTooLarge})
     EXPECT_THROW(a.allocate({bytes}), InternalError) << bytes;
-  EXPECT_EQ(CachingAllocator::request_of({kTooLarge - 2 * kMiB}).size,
-            (kTooLarge - 2 * kMiB) / 512);
+  EXPECT_EQ(request_of({kTooLarge - 2 * kMiB}).size, (kTooLarge - 2 * kMiB) / 512);
   EXPECT_EQ(a.reserved(), Bytes{});
 }
 
@@ -450,6 +454,46 @@ TEST(CachingAllocator, AnExpandableSegmentGivesBackWhatIsFree) {
   a.allocate({60 * kMiB});  // does not fit anyway
   EXPECT_GT(a.peak_reserved(), (Bytes{60 * kMiB}));
   a.free(small);
+}
+
+// The smallest block that is large enough serves, of equal ones that of the lowest address, however
+// many blocks are in a list: with a list for each size, for some of too many sizes, and for each
+// power of two.
+TEST(CachingAllocator, ListsDecideOnlyHowManyBlocksAreLookedAt) {
+  CountedRandom random(7);
+  for (const size_t sizes : {5U, 40U, 200U}) {
+    for (const Segments segments : {Segments::fixed, Segments::expandable}) {
+      std::vector<BlockRequest> requests;
+      for (size_t i = 0; i < sizes; ++i)
+        requests.push_back(
+            request_of({1 + static_cast<int64_t>(random.below(i % 3 == 0 ? kMiB : 90 * kMiB))}));
+      const SizeClasses of_these(requests), of_few({requests.data(), 2});
+      const Bytes room{1500 * kMiB};
+      CachingAllocator any(room, segments), these(room, segments, &of_these),
+          few(room, segments, &of_few);
+      std::vector<std::array<CachingAllocator::Block, 3>> live;
+      for (int i = 0; i < 4000; ++i) {
+        if (live.size() < 12 || (live.size() < 60 && random.below(2) == 0)) {
+          const BlockRequest& r = requests[random.below(requests.size())];
+          const Bytes bytes{int64_t{r.size} * 512};
+          live.push_back({any.allocate(bytes), these.allocate(bytes), few.allocate(bytes)});
+          const auto place = CachingAllocator::place_of(live.back()[0]);
+          ASSERT_EQ(CachingAllocator::place_of(live.back()[1]), place) << i;
+          ASSERT_EQ(CachingAllocator::place_of(live.back()[2]), place) << i;
+        } else {
+          const size_t at = random.below(live.size());
+          any.free(live[at][0]);
+          these.free(live[at][1]);
+          few.free(live[at][2]);
+          live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        ASSERT_EQ(these.reserved(), any.reserved()) << i;
+        ASSERT_EQ(few.reserved(), any.reserved()) << i;
+      }
+      EXPECT_EQ(these.lacked_room(), any.lacked_room());
+      EXPECT_EQ(few.peak_reserved(), any.peak_reserved());
+    }
+  }
 }
 
 TEST(CachingAllocator, FreeingTwiceIsABug) {

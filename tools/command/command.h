@@ -173,7 +173,8 @@ std::string_view version();  // "0.1.0"
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
 
-// `file` as it is written, standard input for "-", with what --set says.
+// `file` as it is written, standard input for "-", with what --set says.  A file of another tool is
+// imported, which is said on standard error once (scenario_input.cc).
 ScenarioDocument read_scenario(const std::string& file, const Arguments& args);
 
 // Loads `file`, standard input for "-".  `extra` is applied after --set, then what the case of that

@@ -22,9 +22,7 @@
 
 namespace stepcast::cli {
 
-namespace {
-
-std::string remarks(const ImportedRun& run, const std::string& file) {
+std::string imported_remarks(const ImportedRun& run, const std::string& file) {
   std::string text;
   for (const UnknownPlace& u : run.unknown)
     text += fmt::format("{}:{}:{}: unknown argument '{}': {}\n", escape_text(file), u.line,
@@ -35,8 +33,6 @@ std::string remarks(const ImportedRun& run, const std::string& file) {
   return text;
 }
 
-}  // namespace
-
 std::string imported_summary(const ImportedRun& run) {
   return fmt::format(
       "imported {} cost-relevant arguments ({} unknown, {} without effect on cost){}\n", run.used,
@@ -46,30 +42,66 @@ std::string imported_summary(const ImportedRun& run) {
 
 namespace {
 
-// A folder stands for the config.json in it, as a model of the Hub lies on disk.
-std::string file_in(const std::string& path) {
-  const std::filesystem::path config = std::filesystem::path(path) / "config.json";
+namespace fs = std::filesystem;
+
+// The cache of the Hub's client: models--ORG--NAME/refs/main names the folder below snapshots/.
+fs::path snapshot_in(const fs::path& folder) {
   std::error_code none;
-  return std::filesystem::is_directory(path, none) && std::filesystem::exists(config, none)
-             ? config.string()
-             : path;
+  if (!fs::is_directory(folder / "snapshots", none)) return folder;
+  std::vector<fs::path> all;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", none))
+    if (fs::exists(entry.path() / "config.json", none)) all.push_back(entry.path());
+  std::sort(all.begin(), all.end());
+  if (all.size() > 1 && fs::exists(folder / "refs" / "main", none)) {
+    std::string main = read_whole_file((folder / "refs" / "main").string());
+    while (!main.empty() && (main.back() == '\n' || main.back() == '\r')) main.pop_back();
+    for (const fs::path& path : all)
+      if (path.filename() == main) return path;
+  }
+  return all.empty() ? folder : all.front();
+}
+
+// The name of the folder that a file lies in; of a snapshot in the Hub's cache that of the model.
+std::string folder_of(const std::string& file) {
+  const fs::path folder = fs::absolute(file).lexically_normal().parent_path();
+  const std::string cached = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() != "snapshots" || !cached.starts_with("models--"))
+    return folder.filename().string();
+  return cached.substr(cached.rfind("--") + 2);
 }
 
 }  // namespace
 
+std::string config_in(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_directory(path, none)) return path;
+  const fs::path config = snapshot_in(path) / "config.json";
+  return fs::exists(config, none) ? config.string() : path;
+}
+
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
+  return
+      [folder = fs::path(path).parent_path()](std::string_view name) -> std::optional<std::string> {
+        constexpr std::uintmax_t kLargest = 1 << 20;
+        const fs::path file = folder / fs::path(name);
+        std::error_code none;
+        if (!fs::is_regular_file(file, none) || fs::file_size(file, none) > kLargest || none)
+          return {};
+        return read_whole_file(file.string());
+      };
+}
+
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file) {
   ImportRequest request;
-  const std::string path = kind == "hf" || kind == "auto" ? file_in(file) : file;
+  const std::string path = kind == "hf" || kind == "auto" ? config_in(file) : file;
   request.kind = kind;
   request.file = shown_name(path);
   request.text = read_whole_file(path);
-  if (path != "-")
-    request.folder =
-        std::filesystem::absolute(path).lexically_normal().parent_path().filename().string();
+  if (path != "-") request.folder = folder_of(path);
   if (!args.model.empty()) {
-    request.model_file = shown_name(file_in(args.model));
-    request.model_text = read_whole_file(file_in(args.model));
+    request.model_file = shown_name(config_in(args.model));
+    request.model_text = read_whole_file(config_in(args.model));
   }
   if (!args.preset.empty()) {
     request.cluster.preset = args.preset;
@@ -77,6 +109,7 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
   }
   request.cluster.gpu = args.gpu;
   request.given = args.given;
+  if (path != "-") request.files = files_beside(path);
   request.set = parse_sets(args.set);
   return request;
 }
@@ -89,7 +122,7 @@ int import_run_command(const Arguments& args) {
     return 0;
   }
   deliver(run.scenario, args.output, args.force);
-  if (!args.quiet) write_stderr(remarks(run, request.file) + imported_summary(run));
+  if (!args.quiet) write_stderr(imported_remarks(run, request.file) + imported_summary(run));
   return 0;
 }
 
@@ -106,10 +139,13 @@ constexpr const char* kImportFooter =
     "  hf             Hugging Face's config.json\n"
     "  megatron-args  Megatron's arguments: a script, the list it prints, YAML or JSON\n"
     "  megatron-log   what Megatron prints: arguments, and measured iterations\n"
-    "  bridge         the YAML of Megatron-Bridge and NeMo, or a log with it\n"
+    "  bridge         the YAML of Megatron-Bridge, or a log with it, or NeMo's\n"
+    "  nemo           NeMo's YAML, of its launcher too\n"
     "  torchtitan     its TOML, the JSON of --debug.save_config_file, or a log with "
     "--debug.print_config\n"
     "  deepspeed      its JSON, with --model config.json\n"
+    "  accelerate     what `accelerate config` writes, with --model config.json\n"
+    "  axolotl        its YAML, with --model config.json\n"
     "  nanotron       its YAML\n"
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
     "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"

@@ -2,6 +2,7 @@
 // stepcast import of files that describe a training run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "scenarios/frameworks/import_run.h"
@@ -14,6 +15,17 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file);
 // "imported 61 cost-relevant arguments (0 unknown, 214 without effect on cost) and 480 iterations".
 std::string imported_summary(const ImportedRun& run);
+
+// What is assumed and what is not understood, a line each; `file` as it is shown.
+std::string imported_remarks(const ImportedRun& run, const std::string& file);
+
+// The config.json that a folder stands for, a model of the Hub as it lies on disk or in the cache
+// of the Hub's client (models--ORG--NAME); any other path is itself.
+std::string config_in(const std::string& path);
+
+// The scenario of a file of another tool, told by its content; nothing for scenarios.  Says on
+// standard error, once, what was assumed.  A config.json counts where --set says cluster and batch.
+std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args);
 
 // Imports each file of the folder args.file, and prints a table of what came of it.
 int import_folder(const Arguments& args);

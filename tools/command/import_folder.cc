@@ -26,6 +26,7 @@ struct ImportedFile {
   std::string file;  // below the folder
   std::string kind;
   bool imported = false;
+  bool trains = true;  // not a script of another purpose
   int64_t parameters = 0, gpus = 0;
   std::string why;  // it is refused, or cannot be simulated yet
 };
@@ -58,7 +59,7 @@ std::vector<std::string> files_below(const std::string& folder) {
 }
 
 ImportedFile import_one(const Arguments& args, const std::string& file) {
-  ImportedFile row{file, {}, false, 0, 0, {}};
+  ImportedFile row{file, {}, false, true, 0, 0, {}};
   try {
     ImportRequest request = import_request(args, "auto", (fs::path(args.file) / file).string());
     request.kind = kind_of_file(request.text);
@@ -73,6 +74,7 @@ ImportedFile import_one(const Arguments& args, const std::string& file) {
     const Diagnostic& d = e.diagnostics.front();
     row.why = fmt::format("{} {}{}", d.code, d.line > 0 ? fmt::format("line {}: ", d.line) : "",
                           d.message);
+    row.trains = d.code != "E336";
     if (row.kind.empty()) row.kind = "unreadable";
   }
   return row;
@@ -91,12 +93,18 @@ std::string table(const std::vector<ImportedFile>& rows,
   std::string text = fmt::format("{:<9} {:<14} {:>6} {:>16}  {}\n", "result", "kind", "GPUs",
                                  "parameters", "file: why");
   for (const ImportedFile& r : rows)
-    text += fmt::format("{:<9} {:<14} {:>6} {:>16}  {}{}\n", r.imported ? "imported" : "refused",
+    text += fmt::format("{:<9} {:<14} {:>6} {:>16}  {}{}\n",
+                        r.imported ? "imported"
+                        : r.trains ? "refused"
+                                   : "other",
                         r.kind, count_text(r.gpus), count_text(r.parameters), escape_text(r.file),
                         r.why.empty() ? "" : ": " + escape_text(r.why));
   text += '\n';
   for (const auto& [kind, count] : counts)
     text += fmt::format("{}: {} of {} imported\n", kind, count.imported, count.all);
+  const auto others =
+      std::count_if(rows.begin(), rows.end(), [](const ImportedFile& r) { return !r.trains; });
+  if (others > 0) text += fmt::format("no training script: {}\n", others);
   return text;
 }
 
@@ -112,7 +120,7 @@ int import_folder(const Arguments& args) {
       ++others;
       continue;
     }
-    ++counts[row.kind].all;
+    if (row.trains) ++counts[row.kind].all;
     counts[row.kind].imported += row.imported ? 1 : 0;
     rows.push_back(std::move(row));
   }
@@ -122,6 +130,7 @@ int import_folder(const Arguments& args) {
         json.member("file", r.file);
         json.member("kind", r.kind);
         json.member("imported", r.imported);
+        json.member("trains", r.trains);
         json.member("parameters", r.parameters);
         json.member("gpus", r.gpus);
         json.member("why", r.why);

@@ -164,16 +164,6 @@ std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std:
   return pairs;
 }
 
-ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
-  LoadOptions options;
-  options.set = parse_sets(args.set);
-  ScenarioDocument document =
-      file == "-" ? ScenarioDocument::of_text(standard_input(), shown_name(file), args.root)
-                  : ScenarioDocument::of_file(file, args.root);
-  document.set(options);
-  return document;
-}
-
 Scenario load(const std::string& file, const Arguments& args,
               std::span<const std::pair<std::string, std::string>> extra,
               const std::string& compare_case) {

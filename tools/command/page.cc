@@ -40,6 +40,12 @@ std::string command_of(const Arguments& args, std::string command) {
   if (!args.root.empty()) command += " --root " + shell_word(args.root);
   if (!args.ranks.empty()) command += " --ranks " + shell_word(args.ranks);
   if (args.what_if) command += " --what-if";
+  const TrainArguments& train = args.train;
+  if (!train.tokens.empty()) command += " --tokens " + shell_word(train.tokens);
+  if (train.days) command += fmt::format(" --days {}", *train.days);
+  if (!train.gpus.empty()) command += " --gpus " + shell_word(join(train.gpus, ","));
+  if (train.replicas) command += fmt::format(" --replicas {}", *train.replicas);
+  if (train.seed) command += fmt::format(" --seed {}", *train.seed);
   return command;
 }
 
@@ -90,6 +96,15 @@ void write_search_page(const SearchResult& search, const StepPoints& points, con
   facts.settings_of = " of the best layout";
   write_to_file(args.html, args,
                 [&](const PageSink& sink) { write_search_page(search, points, facts, sink); });
+}
+
+void write_train_page(const TrainingResult& run, const Scenario& scenario, const Arguments& args) {
+  PageFacts facts;
+  facts.version = version();
+  facts.command = command_of(args, "stepcast train");
+  facts.description = scenario.description;
+  facts.settings = setting_lines_of(scenario);
+  write_to_file(args.html, args, [&](const PageSink& sink) { write_train_page(run, facts, sink); });
 }
 
 void write_store_page(StorePage& page, const std::vector<std::string>& files,

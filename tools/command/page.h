@@ -31,6 +31,8 @@ void write_compare_page(std::span<const Result> results, std::span<const Scenari
 void write_search_page(const SearchResult& search, const StepPoints& points, const Scenario* best,
                        const Arguments& args);
 
+void write_train_page(const TrainingResult& run, const Scenario& scenario, const Arguments& args);
+
 // To args.output.
 void write_store_page(StorePage& page, const std::vector<std::string>& files,
                       const Arguments& args);

@@ -192,8 +192,8 @@ void add_search(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--where", args.where, "a condition on layouts: 'tp * cp <= 16'; may be repeated")
       ->option_text("TEXT");
   sub->add_option("--objective", args.objectives,
-                  "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; several,\n"
-                  "with commas between them, ask for the Pareto front")
+                  "step_time (the default), tokens_per_gpu_s, peak_memory, days, price, energy;\n"
+                  "several, with commas between them, ask for the Pareto front")
       ->delimiter(',')
       ->option_text("NAME");
   sub->add_option("--schedules", args.with_schedules,

@@ -5,11 +5,14 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "report/text/size.h"
 #include "scenarios/document/number.h"
 #include "scenarios/forecast/size.h"
+#include "tools/command/import.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 
@@ -21,6 +24,14 @@ constexpr const char* kSizeFooter =
     "is said: 8 x H100, steps of 1,024 sequences of 4,096 tokens (-s batch.global=1536). The\n"
     "layout of a scenario is not used: layouts are tried, fewest GPUs first, until one fits.\n\n"
     "N: parameters; x, y: bytes of a parameter and of its gradient; T: tokens of a step.";
+
+// The importer that reads the file; empty for presets and scenarios.
+std::string kind_of_subject(const std::string& subject) {
+  std::error_code none;
+  if (subject == "-") return std::string(kind_of_file(standard_input()));
+  if (!std::filesystem::is_regular_file(subject, none)) return {};
+  return std::string(kind_of_file(read_whole_file(subject)));
+}
 
 int size_command(const Arguments& args, const Terminal& terminal) {
   SizeOptions options;
@@ -37,8 +48,17 @@ int size_command(const Arguments& args, const Terminal& terminal) {
     usage_error("E003", "--mfu is for GPU-days, and --tokens says of how many tokens",
                 "for example: --tokens 15T --mfu 40%");
   std::optional<std::string> text;
-  if (args.file == "-") text = standard_input();
-  const ModelSize size = size_model(text ? "<stdin>" : args.file, text, options);
+  std::string subject = config_in(args.file);
+  if (const auto kind = kind_of_subject(subject); !kind.empty() && kind != "hf") {
+    text = imported_scenario(subject, args);
+    options.load.set.clear();  // went into the import
+  } else if (subject == "-") {
+    text = standard_input();
+  } else if (std::error_code none; std::filesystem::is_symlink(subject, none)) {
+    // In the Hub's cache files are links to blobs, which lie outside the folder.
+    subject = std::filesystem::canonical(subject).string();
+  }
+  const ModelSize size = size_model(subject == "-" ? "<stdin>" : subject, text, options);
   write_stdout(args.json ? size_json(size, version()) : size_text(size, terminal.out));
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "scenarios/document/number.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/page.h"
 
 namespace stepcast::cli {
 namespace {
@@ -22,7 +23,10 @@ int train_command(const Arguments& args, const Terminal& terminal) {
   options.seed = static_cast<uint64_t>(args.train.seed.value_or(0));
   options.days = args.train.days;
   for (const std::string& n : args.train.gpus) options.gpus.push_back(parse_count("--gpus", n, 1));
-  const TrainingResult result = train(read_scenario(args.file, given), options);
+  check_page_options(args);
+  const ScenarioDocument document = read_scenario(args.file, given);
+  const TrainingResult result = train(document, options);
+  if (!args.html.empty()) write_train_page(result, document.resolve(), args);
   write_stdout(args.json ? training_json(result, version()) : training_text(result, terminal.out));
   if (!args.quiet && !args.json)
     for (const std::string& w : result.warnings)
@@ -51,6 +55,8 @@ void add_train(CLI::App& app, Arguments& args, Command& chosen) {
   add_count(sub, "--replicas", args.train.replicas, 1,
             "also draw so many runs, with failures at random");
   add_count(sub, "--seed", args.train.seed, 0, "of what is drawn; default 0");
+  add_html(sub, args);
+  add_force(sub, args);
   sub->footer(
       "The section job of FILE says what is known of the run (docs/training_runs.md): tokens,\n"
       "failures, checkpoints, spares, power, price. What it does not say has a published default,\n"

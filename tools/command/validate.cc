@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "job/training.h"
 #include "report/diagnostics.h"
 #include "report/json/result.h"
 #include "report/json/writer.h"
@@ -39,10 +40,16 @@ Verdict check(const std::string& file, const Arguments& args) {
     v.trains = scenario.plan.trains();
     v.memory = forecast_memory(scenario);
     v.warnings = std::move(scenario.warnings);
+    add_job_problems(v.errors, read_scenario(file, args), &scenario);
   } catch (const InputError& e) {
-    v.status = exit_status_of(e.diagnostics);
     v.errors = e.diagnostics;
+    try {
+      add_job_problems(v.errors, read_scenario(file, args), nullptr);
+    } catch (const InputError&) {
+      // A file that cannot be read to its end: that has been said.
+    }
   }
+  if (!v.errors.empty()) v.status = exit_status_of(v.errors);
   return v;
 }
 

@@ -302,6 +302,35 @@ std::string groups_table(const std::vector<RunRow>& rows) {
                text);
 }
 
+std::string scaling_table(const std::vector<RunRow>& rows) {
+  constexpr double kNear = 0.02;
+  std::string text;
+  size_t near = 0, all = 0;
+  for (const Scaling& runs : scalings(rows)) {
+    const ScaledRun& last = runs.back();
+    const auto off = [](const ScaledRun& run) { return run.predicted - run.measured; };
+    const auto furthest = std::ranges::max_element(
+        runs, {}, [&](const ScaledRun& run) { return std::abs(off(run)); });
+    ++all;
+    near += std::abs(off(*furthest)) <= kNear ? 1 : 0;
+    text += fmt::format("| {} | {} | {} to {} | {} | {} | {} | {} |\n",
+                        cell(runs.front().row->source), cell(runs.front().row->id),
+                        runs.front().row->gpus, last.row->gpus, runs.size(), percent(last.measured),
+                        percent(last.predicted), signed_percent(off(*furthest)));
+  }
+  if (text.empty()) return "";
+  return fmt::format(
+             "Runs of a source that differ in the number of GPUs alone, four times as many at "
+             "least: what a GPU does less\nin the largest, in tokens a second, than in the "
+             "smallest; "
+             "and of all sizes the difference that is furthest\nfrom 0, in points. Within 2 points "
+             "in all sizes: {} of {}.\n\n",
+             near, all) +
+         table({"source", "smallest run", "GPUs", "runs", "loss, measured, %", "forecast, %",
+                "furthest difference"},
+               text);
+}
+
 // What was chosen where another run was faster by much.
 std::string costly_choices(const std::vector<RunRow>& rows) {
   constexpr double kMuch = 0.10;
@@ -567,6 +596,7 @@ std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view head
          section("By source, seen and left out", in_situ_table(rows)) +
          section("By GPU", pools_table("GPU", rows, &RunRow::hardware)) +
          section("Choice within groups", groups_table(rows) + regret_table(rows)) +
+         section("What more GPUs lose", scaling_table(rows)) +
          section("Out of memory", memory_calls_table(rows)) +
          section("By size and layout", trends(rows)) +
          section("By origin of the prices", origins_table(rows)) +

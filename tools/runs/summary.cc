@@ -180,6 +180,56 @@ std::string without_layout(const std::string& scenario) {
   return to_flow(tree);
 }
 
+std::string without_size(const std::string& scenario) {
+  constexpr std::array<std::string_view, 5> kApart{"name", "description", "tags", "measured",
+                                                   "compare"};
+  Problems problems;
+  Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));
+  std::erase_if(tree.members,
+                [&](const Member& m) { return std::ranges::count(kApart, m.key) > 0; });
+  const auto leave_out = [&](const char* section, std::string_view key) {
+    if (Value* of = tree.find(section); of != nullptr)
+      std::erase_if(of->members, [&](const Member& m) { return m.key == key; });
+  };
+  leave_out("cluster", "nodes");
+  leave_out("parallel", "dp");
+  leave_out("batch", "global");
+  return to_flow(tree);
+}
+
+std::vector<Scaling> scalings(const std::vector<RunRow>& rows) {
+  constexpr int64_t kSpan = 4;
+  std::map<std::string, Scaling> by_setting;
+  for (const RunRow& row : rows) {
+    const bool known = row.step_time_s && row.measured.step_time_s && row.tokens_per_gpu > 0;
+    if (!known || row.gpus <= 0 || row.scenario.empty()) continue;
+    by_setting[row.source + '/' + without_size(row.scenario)].push_back({&row, 0, 0});
+  }
+  std::vector<Scaling> found;
+  for (auto& [setting, runs] : by_setting) {
+    std::ranges::stable_sort(runs, {}, [](const ScaledRun& run) { return run.row->gpus; });
+    // The first of equal size.
+    const auto same_size = [](const ScaledRun& a, const ScaledRun& b) {
+      return a.row->gpus == b.row->gpus;
+    };
+    runs.erase(std::unique(runs.begin(), runs.end(), same_size), runs.end());
+    const RunRow& first = *runs.front().row;
+    if (runs.back().row->gpus < kSpan * first.gpus) continue;
+    const auto loss = [&](const ScaledRun& run, double first_s, double run_s) {
+      return 1 - run.row->tokens_per_gpu / run_s / (first.tokens_per_gpu / first_s);
+    };
+    for (ScaledRun& run : runs) {
+      run.measured = loss(run, *first.measured.step_time_s, *run.row->measured.step_time_s);
+      run.predicted = loss(run, *first.step_time_s, *run.row->step_time_s);
+    }
+    found.push_back(std::move(runs));
+  }
+  std::ranges::sort(found, {}, [](const Scaling& s) {
+    return std::pair(s.front().row->source, s.front().row->id);
+  });
+  return found;
+}
+
 std::string layout_words(const std::string& scenario) {
   Problems problems;
   const Value tree = parse_yaml(problems, problems.add_source({"scenario", scenario}));

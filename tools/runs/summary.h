@@ -108,6 +108,17 @@ struct Reason {
 // Most frequent first.
 std::vector<Reason> reasons(const std::vector<RunRow>& rows);
 
+// Runs of a source that differ in the number of GPUs alone, by more data-parallel ranks and, if the
+// batch grows with them, a larger batch; four times as many at least from the smallest to the
+// largest.  A loss is what a GPU does less, in tokens a second, than one of the smallest run.
+struct ScaledRun {
+  const RunRow* row = nullptr;
+  double measured = 0, predicted = 0;  // losses, shares
+};
+using Scaling = std::vector<ScaledRun>;  // ascending GPUs, the smallest with losses of 0
+// By source, then by the name of the smallest.
+std::vector<Scaling> scalings(const std::vector<RunRow>& rows);
+
 // What the forecasts are meant to reach on measured runs, and how far they are.
 struct Aim {
   std::string what;    // "step time: median error, %"
@@ -138,5 +149,7 @@ std::string worse_than_reached(const std::string& before, const std::string& now
 
 // What runs have in common that differ in layout alone: their scenario without it.
 std::string without_layout(const std::string& scenario);
+// The same for runs that differ in the number of GPUs alone.
+std::string without_size(const std::string& scenario);
 
 }  // namespace stepcast::accuracy

@@ -15,6 +15,14 @@ function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Below its point, or at the edge that it would be cut off by. */
+function label(x, text) {
+  const half = String(text).length * 3.4;  // about what half of it takes
+  if (x + half > kWidth) return { x: kWidth - 1, "text-anchor": "end" };
+  if (x - half < 0) return { x: 1, "text-anchor": "start" };
+  return { x, "text-anchor": "middle" };
+}
+
 function picture({ axis, points }, steps, selected, figure, [low, high], choose) {
   const room = kWidth - kLeft - kRight;
   const x = (i) => kLeft + (i + 0.5) / points.length * room;
@@ -32,7 +40,7 @@ function picture({ axis, points }, steps, selected, figure, [low, high], choose)
       cx: x(p.i), cy: y(value(p)), r: p.row === selected ? 6 : 4.5, onclick: () => choose(p.row),
     }, svg("title", {}, `${axis} ${p.value}: ${figure.text(value(p))}${p.row < steps.counted ? "" : ", does not fit"}`))),
     ...points.map((p, i) => i % Math.ceil(points.length / 6) === 0
-      ? svg("text", { x: x(i), y: kHeight - 6, "text-anchor": "middle", class: p.row === selected ? "strong" : "" }, p.value) : ""));
+      ? svg("text", { ...label(x(i), p.value), y: kHeight - 6, class: p.row === selected ? "strong" : "" }, p.value) : ""));
 }
 
 /** `figure`: {values, title, text(value)}; `choose(row)`: a point was clicked. */

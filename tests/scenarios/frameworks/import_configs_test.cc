@@ -24,7 +24,125 @@ using testing::request;
 using testing::unknown;
 using testing::value_of;
 
+// --- nemo ---
+
+std::string nemo(const std::string& model) {
+  return "name: some_gpt\ntrainer: {num_nodes: 2, devices: 8, precision: bf16}\nmodel:\n"
+         "  micro_batch_size: 1\n  global_batch_size: 32\n  encoder_seq_length: 2048\n"
+         "  num_layers: 4\n  hidden_size: 512\n  num_attention_heads: 8\n" +
+         model;
+}
+
+TEST(ImportNemo, InterpolationsAreCalculated) {
+  const ImportedRun run =
+      imported("nemo", nemo("  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n"
+                            "  max_position_embeddings: ${training.model.encoder_seq_length}\n"
+                            "  tensor_model_parallel_size: ${oc.env:TP,2}\n"
+                            "  data: {seq_length: \"${..encoder_seq_length}\"}\n"));
+  EXPECT_EQ(value_of(run, "model.intermediate_size"), "2048");
+  EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
+  EXPECT_EQ(value_of(run, "parallel.tp"), "2");
+  EXPECT_EQ(value_of(run, "cluster.nodes"), "2");
+}
+
+TEST(ImportNemo, AnInterpolationOfItselfOrOfNothingIsLeftOut) {
+  const ImportedRun run = imported("nemo", nemo("  ffn_hidden_size: ${.ffn_hidden_size}\n"
+                                                "  kv_channels: ${multiply:${nothing},2}\n"
+                                                "  num_query_groups: ${divide:1,0}\n"));
+  EXPECT_EQ(value_of(run, "model.intermediate_size"), "2048");
+  EXPECT_EQ(value_of(run, "model.head_dim"), "");
+}
+
+TEST(ImportNemo, ManyInterpolationsEndInBoundedTime) {
+  std::string deep = "1";
+  for (int i = 0; i < 20'000; ++i) deep = "${" + deep;
+  std::string fan;
+  for (int i = 1; i < 200; ++i) {
+    std::string sum = "${add:0";
+    for (int k = 0; k < 20; ++k) sum += ",${.x" + std::to_string(i - 1) + "}";
+    fan += "  x" + std::to_string(i) + ": \"" + sum + "}\"\n";
+  }
+  EXPECT_NO_THROW(imported("nemo", nemo("  x0: 1\n" + fan)));
+  EXPECT_NO_THROW(imported("nemo", nemo("  x0: \"" + deep + "\"\n")));
+}
+
+TEST(ImportNemo, ActivationsAndNormsHaveNamesOfTheirOwn) {
+  const ImportedRun run =
+      imported("nemo", nemo("  activation: fast-swiglu\n  normalization: rmsnorm\n  bias: False\n"
+                            "  share_embeddings_and_output_weights: False\n  num_query_groups: 2\n"
+                            "  optim: {name: distributed_fused_adam}\n"));
+  EXPECT_EQ(value_of(run, "model.gated_mlp"), "true");
+  EXPECT_EQ(value_of(run, "model.normalization"), "RMSNorm");
+  EXPECT_EQ(value_of(run, "model.tie_word_embeddings"), "false");
+  EXPECT_EQ(value_of(run, "model.num_key_value_heads"), "2");
+  EXPECT_EQ(value_of(run, "parallel.zero"), "1");
+}
+
+TEST(ImportNemo, WhatIsNoTransformerIsRefusedByName) {
+  EXPECT_THAT(import_failure("nemo", nemo("  mamba_ssm_ngroups: 8\n")).lines,
+              ElementsAre(HasSubstr("not supported yet: state-space layers")));
+  EXPECT_THAT(import_failure("nemo", nemo("  retro: {retro_num_neighbors: 2}\n")).lines,
+              ElementsAre(HasSubstr("not supported yet: retrieval")));
+}
+
+TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
+  const std::string tuning =
+      "trainer: {num_nodes: 1, devices: 8}\nmodel: {restore_from_path: null, micro_batch_size: 1, "
+      "global_batch_size: 8, tensor_model_parallel_size: 2, encoder_seq_length: 64}\n";
+  EXPECT_EQ(import_failure("nemo", tuning).codes, "E332");
+  ImportRequest with_model = request("auto", tuning);
+  with_model.model_file = "config.json";
+  with_model.model_text = import_sample("llama3_8b.config.json");
+  const ImportedRun run = import_run(with_model);
+  EXPECT_EQ(run.kind, "nemo");
+  EXPECT_EQ(run.parameters, 8'030'261'248);
+  EXPECT_EQ(value_of(run, "parallel.tp"), "2");
+}
+
+// --- kinds ---
+
+TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
+  EXPECT_EQ(kind_of_file("name: asr\ntrainer: {devices: 1}\nmodel: {sample_rate: 16000, "
+                         "encoder: {d_model: 512, n_layers: 17}, optim: {name: adamw}}\n"),
+            "");
+  EXPECT_EQ(kind_of_file("run: {name: eval}\nmodel: {model_type: nemo-gpt3, "
+                         "tensor_model_parallel_size: 1}\n"),
+            "");
+}
+
+TEST(KindOfFile, AScenarioIsNoneWhateverItsCommentsSay) {
+  EXPECT_EQ(kind_of_file("schema: 1\nmodel: llama3-8b  # --num-layers 32\n"), "");
+  EXPECT_EQ(kind_of_file("model: llama3-8b\nparallel: {tp: 2}  # --num-layers 32\n"), "");
+}
+
+// --- accelerate and axolotl ---
+
+TEST(ImportAxolotl, AdaptersAndRewardsAreRefusedByName) {
+  ImportRequest lora = request("auto", "base_model: a/b\nadapter: qlora\nmicro_batch_size: 1\n");
+  lora.model_file = "config.json";
+  lora.model_text = import_sample("llama3_8b.config.json");
+  EXPECT_THAT(testing::failure_of([&] { import_run(lora); }).lines,
+              ElementsAre(HasSubstr("adapters of low rank (adapter qlora)")));
+}
+
+TEST(ImportAccelerate, AStatedModelIsEnough) {
+  ImportRequest r = request("auto", "distributed_type: FSDP\nnum_processes: 16\n");
+  r.set = {{"model", "llama3-8b"}, {"batch.global", "64"}};
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(run.kind, "accelerate");
+  EXPECT_EQ(run.gpus, 16);
+  EXPECT_EQ(value_of(run, "parallel.zero"), "3");
+}
+
 // --- hf ---
+
+TEST(ImportHf, ANullReplacesTheDefaultOfTheClass) {
+  const ImportedRun run = imported(
+      "hf",
+      R"({"model_type": "mistral", "num_attention_heads": 32, "sliding_window": null, "num_key_value_heads": null})");
+  EXPECT_EQ(testing::load(run.scenario).model.sliding_window, 0);
+  EXPECT_EQ(testing::load(run.scenario).model.kv_heads, 32);
+}
 
 const std::string kLlama =  // without its end
     R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 128,)"

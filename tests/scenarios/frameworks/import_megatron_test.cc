@@ -417,10 +417,10 @@ TEST(ImportMegatron, OfAnIfTheBranchThatHoldsIsRead) {
 TEST(ImportMegatron, WhatAScriptLeavesOpenIsAskedForByName) {
   const auto f = import_failure("megatron-args", kBranches);
   EXPECT_EQ(f.codes, "E332");
-  EXPECT_THAT(f.lines, ElementsAre(HasSubstr("the script does not say $1, which")));
+  EXPECT_THAT(f.lines, ElementsAre(HasSubstr("the script does not say SIZE ($1), which")));
   ImportRequest r = request("megatron-args", kBranches);
   r.given = {"7B"};
-  EXPECT_THAT(notes(import_run(r)), HasSubstr("--nnodes ${WORLD_SIZE} is not known"));
+  EXPECT_THAT(notes(import_run(r)), HasSubstr("--nnodes $WORLD_SIZE is not known"));
 }
 
 // One node's GPUs were taken for all, and were fewer than the sizes need.

@@ -2,6 +2,7 @@
 // Searches: what is left out is no better, bounds are none too high, threads change nothing, and
 // what is wrong with a section is said.
 #include "scenarios/search/search.h"
+#include "job/power.h"
 #include "job/training.h"
 
 #include <gtest/gtest.h>
@@ -66,8 +67,8 @@ const std::vector<Space>& spaces() {
                           narrow + ", where: 'ep >= 4'", "software: megatron-bridge\n")},
       {"Torchtitan",
        scenario("llama3-8b", 8, "dgx-h100 x 1", 16, 2048, narrow, "software: torchtitan\n")},
-      {"OldMegatron", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 16, 2048, narrow,
-                               "software: megatron-lm-2021\n")},
+      {"OldMegatron", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 16, 2048,
+                               "space: {batch.micro: [1, 2, 4]}", "software: megatron-lm-2021\n")},
       {"ZeroBubble", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 32, 1024,
                               narrow + ", schedules: [1f1b, zb-h1, zb-v, gpipe]")},
       {"PostValidation", scenario("gpt3-1.3b", 8, "dgx-a100-80g x 1", 32, 1024,
@@ -514,6 +515,62 @@ TEST(Search, DaysAndPriceCountTheLossesThatTheJobStates) {
   EXPECT_GT(best.days, 1.08 * steps_alone);
   const TrainingResult whole = train(answer.documents.front());
   EXPECT_NEAR(best.days, whole.times.wall / 86400, 1e-6 * best.days);
+  // So do the rows that a store keeps.
+  SearchRun run = quick();
+  run.points = true;
+  const StepPoints points = search_layouts(document(text), {}, run).points;
+  ASSERT_FALSE(points.rows.empty());
+  EXPECT_NEAR(points.rows.front().days().value(), best.days, 1e-9 * best.days);
+}
+
+std::string for_energy(const std::string& more) {
+  return scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048,
+                  "top: 3, objective: energy, space: {parallel.cp: 1, parallel.zero: 1}, "
+                  "where: 'vpp <= 2 and micro <= 2 and recompute != selective'" +
+                      more);
+}
+
+TEST(Search, TheLeastEnergyIsThatOfAllLayouts) {
+  const ScenarioDocument asked = document(for_energy(""));
+  const SearchAnswer all = search_layouts(asked, {}, quick(true));
+  const SearchAnswer safe = search_layouts(asked, {}, quick());
+  EXPECT_EQ(best_of(safe), best_of(all));
+  EXPECT_EQ(all.bounds_too_high, 0);
+  EXPECT_LT(safe.result.simulated, all.result.simulated);
+  ASSERT_FALSE(safe.result.best.empty());
+  const auto scenario = safe.documents.front().try_resolve();
+  const Scenario& best = std::get<Scenario>(scenario);
+  const auto energy = step_energy(best.cluster.node.gpu, forecast(best));
+  ASSERT_TRUE(energy.has_value());
+  EXPECT_DOUBLE_EQ(safe.result.best.front().joules_per_token, energy->joules_per_token);
+  for (const FoundLayout& l : safe.result.best)
+    EXPECT_GE(l.joules_per_token, safe.result.best.front().joules_per_token);
+}
+
+TEST(Search, EnergyMayBeAConstraint) {
+  const SearchAnswer free = search_layouts(document(for_energy("")), {}, quick());
+  const double least = free.result.best.front().joules_per_token;
+  const std::string limit = ", constraints: 'energy <= " + std::to_string(1.01 * least) + "'";
+  LoadOptions fastest;
+  fastest.set = {{"search.objective", "step_time"}};
+  ScenarioDocument asked = document(for_energy(limit));
+  asked.set(fastest);
+  const SearchAnswer answer = search_layouts(asked, {}, quick());
+  ASSERT_FALSE(answer.result.best.empty());
+  for (const FoundLayout& l : answer.result.best) EXPECT_LE(l.joules_per_token, 1.01 * least);
+}
+
+TEST(Search, EnergyNeedsThePowerOfTheGpu) {
+  LoadOptions unknown;
+  unknown.set = {{"cluster.node.gpu.arch", "other"}};
+  for (const char* asks : {"objective: energy", "constraints: 'energy <= 1'"}) {
+    ScenarioDocument asked =
+        document("model: llama3-8b\ncluster: dgx-h100\nbatch: {global: 16, seq: 2048}\nsearch: {" +
+                 std::string(asks) + "}\n");
+    EXPECT_NO_THROW(SearchSpace{asked}) << asks;
+    asked.set(unknown);
+    EXPECT_EQ(testing::failure_of([&] { SearchSpace space(asked); }).codes, "E126") << asks;
+  }
 }
 
 TEST(Search, NothingFitsSaysWhatIsNearest) {
@@ -523,6 +580,11 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_TRUE(answer.result.best.empty());
   ASSERT_TRUE(answer.result.nearest.has_value());
   EXPECT_GT(answer.result.nearest->reserved, answer.result.nearest->usable);
+  const std::optional<FoundLayout>& more = answer.result.on_more_nodes;
+  ASSERT_TRUE(more.has_value());
+  EXPECT_GE(more->gpus, 16);
+  EXPECT_LE(more->gpus, 64);
+  EXPECT_LE(more->reserved, more->usable);
 }
 
 TEST(Search, WhereAllLayoutsBreakAConstraintTheBestOfThemIsNamed) {
@@ -624,7 +686,6 @@ TEST(Search, SaysWhatIsWrongWithASection) {
   EXPECT_EQ(failure("search: {where: 'tp <= '}\n").codes, "E125");
   EXPECT_EQ(failure("search: {where: 'peak_memory <= 3'}\n").codes, "E125");
   EXPECT_EQ(failure("search: {objective: speed}\n").codes, "E125");
-  EXPECT_EQ(failure("search: {objective: energy}\n").codes, "E130");
   EXPECT_EQ(failure("search: {objective: price}\n").codes, "E126 E126");
   EXPECT_EQ(failure("search: {constraints: 'days < 30'}\n").codes, "E126");
   EXPECT_EQ(failure("search: {schedules: [1f1b, zb-9]}\n").codes, "E125");

@@ -268,7 +268,14 @@ TEST_F(Store, RefusesForeignFiles) {
 
 TEST_F(Store, RefusesLaterVersions) {
   make(path(), 0, 3);
-  change_by_sql(path(), "PRAGMA user_version=2; ALTER TABLE steps ADD COLUMN energy_j REAL");
+  change_by_sql(path(), "PRAGMA user_version=3; ALTER TABLE steps ADD COLUMN energy_j REAL");
+  EXPECT_EQ(code_of([&] { StepStore store(path()); }), "E512");
+  EXPECT_EQ(code_of([&] { rows_of(path()); }), "E512");
+}
+
+TEST_F(Store, RefusesEarlierVersions) {
+  make(path(), 0, 3);
+  change_by_sql(path(), "PRAGMA user_version=1; ALTER TABLE steps DROP COLUMN useful_share");
   EXPECT_EQ(code_of([&] { StepStore store(path()); }), "E512");
   EXPECT_EQ(code_of([&] { rows_of(path()); }), "E512");
 }
@@ -440,6 +447,22 @@ TEST(Ranking, LeavesOutWhatDoesNotFit) {
   ranking.tokens = 1'000'000;
   ranking.price = 2;
   EXPECT_EQ(rank_steps({wide}, ranking).size(), 1u);
+}
+
+TEST(Ranking, DaysAndPriceCountWhatATrainingLoses) {
+  StepRow whole = row(1);
+  whole.job_tokens = 1'000'000'000;
+  whole.price_usd_per_gpu_h = 2;
+  StepRow half = whole, endless = whole;
+  half.useful_share = 0.5;
+  endless.useful_share = 0;
+  EXPECT_DOUBLE_EQ(half.days().value(), 2 * whole.days().value());
+  EXPECT_DOUBLE_EQ(half.price().value(), 2 * whole.price().value());
+  EXPECT_FALSE(endless.days());
+  EXPECT_FALSE(endless.price());
+  for (StepRow* r : {&whole, &half, &endless}) r->set_step({1, 2});
+  EXPECT_NE(whole.key, half.key);
+  EXPECT_EQ(half.step(), (Hash128{1, 2}));
 }
 
 TEST(Ranking, AStepHasARowForEachPriceWherePricesCount) {

@@ -30,6 +30,32 @@ TEST(Summary, PercentilesByNearestRank) {
   EXPECT_EQ(errors_of({}).count, 0u);
 }
 
+TEST(Summary, LossOfLargerRunsOfOneSetting) {
+  const auto of = [](int64_t gpus, const char* parallel, double measured, double predicted) {
+    RunRow r = row("a", measured, predicted);
+    r.gpus = gpus;
+    r.tokens_per_gpu = 1000;
+    r.scenario = "name: n" + std::to_string(gpus) +
+                 "\ncluster: {preset: c, nodes: " + std::to_string(gpus / 8) +
+                 "}\nmodel: m\nbatch: {global: " + std::to_string(gpus) + "}\nparallel: {" +
+                 parallel + ", dp: " + std::to_string(gpus) + "}\n";
+    return r;
+  };
+  const std::vector<RunRow> rows{of(64, "tp: 1", 2, 4), of(8, "tp: 1", 1, 1),
+                                 of(16, "tp: 1", 1.25, 1), of(16, "tp: 2", 1, 1),
+                                 of(8, "tp: 2", 1, 1)};
+  const std::vector<Scaling> found = scalings(rows);
+  ASSERT_EQ(found.size(), 1u);  // of the other setting there is only twice as many
+  ASSERT_EQ(found[0].size(), 3u);
+  EXPECT_EQ(found[0][0].row->gpus, 8);
+  EXPECT_DOUBLE_EQ(found[0][0].measured, 0);
+  EXPECT_NEAR(found[0][1].measured, 0.2, 1e-9);
+  EXPECT_NEAR(found[0][1].predicted, 0, 1e-9);
+  EXPECT_EQ(found[0][2].row->gpus, 64);
+  EXPECT_NEAR(found[0][2].measured, 0.5, 1e-9);
+  EXPECT_NEAR(found[0][2].predicted, 0.75, 1e-9);
+}
+
 TEST(Summary, RegretOfWhatForecastsChoose) {
   const auto of = [](const char* layout, double predicted, double measured, double free) {
     RunRow r = row("a", measured, predicted);

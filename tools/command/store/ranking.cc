@@ -24,8 +24,9 @@ StepRanking ranking_of(const Arguments& args) {
   if (!args.objectives.empty()) ranking.by.clear();
   for (const std::string& word : args.objectives) {
     std::vector<std::string_view> names;
-    for (int i = 0; i < kSearchObjectives; ++i)
-      names.push_back(name_of(static_cast<SearchObjective>(i)));
+    for (int i = 0; i < kSearchObjectives; ++i)  // what rows say
+      if (static_cast<SearchObjective>(i) != SearchObjective::energy)
+        names.push_back(name_of(static_cast<SearchObjective>(i)));
     ranking.by.push_back(static_cast<SearchObjective>(parse_word("--by", word, names)));
   }
   ranking.pareto = args.pareto;

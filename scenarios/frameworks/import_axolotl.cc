@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// import_axolotl: axolotl's YAML.  It names a model of the Hub, whose sizes are in the model's
+// config.json: --model.
+//
+// Names and defaults: src/axolotl/utils/schemas/ of https://github.com/axolotl-ai-cloud/axolotl
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scenarios/frameworks/importers.h"
+#include "sim/text.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kMostOfAxolotl = 10'000'000;  // GPUs, sequences of a step
+
+// What is trained beside or instead of the model's own parameters, and other losses.
+void axolotl_parts(Importing& i) {
+  const auto refuse = [&](const char* name, std::string_view part) {
+    i.a.problems().add("E130", fmt::format("not supported yet: {} ({})", part, i.a.why(name)),
+                       i.a.mark(name), 1, {}, "what is forecast trains all parameters on one loss");
+  };
+  if (const std::string adapter = i.a.word("adapter"); !adapter.empty())
+    refuse("adapter", "adapters of low rank");
+  if (!i.a.word("rl").empty()) refuse("rl", "training by preferences or rewards");
+}
+
+int64_t axolotl_size(const Importing& i, const char* name) {
+  const int64_t n = i.a.whole(name, 1);
+  if (n >= 1 && n <= kMostOfAxolotl) return n;
+  i.a.refuse(name, fmt::format("must be from 1 to {}", kMostOfAxolotl));
+  return 1;
+}
+
+void axolotl_batch(Importing& i) {
+  const int64_t tp = axolotl_size(i, "tensor_parallel_size");
+  const int64_t cp = axolotl_size(i, "context_parallel_size");
+  const int64_t sharded = axolotl_size(i, "dp_shard_size");
+  const int64_t copies = axolotl_size(i, "dp_replicate_size");
+  const int64_t micro = axolotl_size(i, "micro_batch_size");
+  const int64_t steps = axolotl_size(i, "gradient_accumulation_steps");
+  if (i.in.problems.any()) return;
+  constexpr int64_t kUsual = 8;
+  const bool states_dp = i.a.given("dp_shard_size") || i.a.given("dp_replicate_size");
+  if (tp > kMostOfAxolotl / cp || sharded > kMostOfAxolotl / copies ||
+      tp * cp > kMostOfAxolotl / (sharded * copies) || micro > kMostOfAxolotl / steps)
+    return i.in.problems.add("E332", "the sizes of this file make no job of a sensible size",
+                             i.a.mark("micro_batch_size"), 1, {},
+                             "at most 10,000,000 GPUs and sequences of a step");
+  const int64_t dp = states_dp ? sharded * copies : std::max<int64_t>(1, kUsual / (tp * cp));
+  draft_cluster(i.cluster, dp * tp * cp, "the file does not say how many GPUs there are", i.draft);
+  if (!states_dp)
+    i.draft.note(
+        fmt::format("cluster.nodes: {} GPUs are assumed: the file does not say how many "
+                    "there are; -s cluster.nodes=N",
+                    dp * tp * cp));
+  if (tp > 1) i.draft.set("parallel.tp", tp, i.a.origin("tensor_parallel_size"));
+  if (cp > 1) i.draft.set("parallel.cp", cp, i.a.origin("context_parallel_size"));
+  if (copies > 1) i.draft.set("parallel.dp_replicate", copies, i.a.origin("dp_replicate_size"));
+  i.draft.set("batch.micro", micro, i.a.origin("micro_batch_size", "axolotl's default: 1"));
+  i.draft.set("batch.global", micro * steps * dp,
+              i.a.origin("gradient_accumulation_steps", "micro_batch_size x replicas"));
+  if (i.a.given("sequence_len"))
+    i.draft.set("batch.seq", i.a.whole("sequence_len", 1), i.a.origin("sequence_len"));
+  else
+    i.draft.assume("batch.seq", fmt::format("{}", usual_sequence(i.max_positions)),
+                   "the file does not say sequence_len; -s batch.seq=N");
+}
+
+void axolotl_sharding(Importing& i) {
+  const char* file = "deepspeed";
+  if (i.a.given(file)) {
+    // axolotl's own files say the stage in their names: deepspeed_configs/zero3_bf16.json.
+    const std::string name = i.a.word(file);
+    const size_t at = name.find("zero");
+    const char stage = at == std::string::npos || at + 4 >= name.size() ? '?' : name[at + 4];
+    if (stage < '1' || stage > '3')
+      return i.a.problems().add(
+          "E332", fmt::format("'{}': what DeepSpeed does is in another file", i.a.why(file)),
+          i.a.mark(file), 1, {},
+          "import that one: stepcast import deepspeed FILE --model config.json");
+    i.draft.set("parallel.zero", int64_t{stage - '0'}, i.a.origin(file));
+    if (stage == '3') i.draft.set_text("parallel.fsdp", "deepspeed", i.a.origin(file));
+    i.draft.set_text("software", "deepspeed-zero3", i.a.origin(file));
+    return;
+  }
+  const bool fsdp = i.a.given("fsdp") || i.a.given("fsdp_config.fsdp_version") ||
+                    i.a.given("fsdp_version") || i.a.given("fsdp_config.reshard_after_forward");
+  if (!fsdp) return;
+  const char* by = i.a.given("fsdp")           ? "fsdp"
+                   : i.a.given("fsdp_version") ? "fsdp_version"
+                                               : "fsdp_config.fsdp_version";
+  const bool newer = i.a.whole("fsdp_config.fsdp_version", i.a.whole("fsdp_version", 1)) == 2;
+  i.draft.set("parallel.zero", int64_t{3}, i.a.origin(by, "fsdp_config"));
+  i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1", i.a.origin(by, "fsdp_config"));
+  const char* reshard = "fsdp_config.reshard_after_forward";
+  if (i.a.given(reshard) && !i.a.flag(reshard, true))
+    i.draft.set("parallel.reshard_after_forward", false, i.a.origin(reshard));
+  if (i.a.flag("fsdp_config.offload_params"))
+    i.draft.left_out(i.a.why("fsdp_config.offload_params"));
+}
+
+void axolotl_precision(Importing& i) {
+  const std::string bf16 = lower_case(i.a.word("bf16", "auto"));
+  const std::string fp16 = lower_case(i.a.word("fp16", "false"));
+  if (bf16 == "auto")
+    i.draft.set_text("precision.preset", "bf16-mixed",
+                     i.a.origin("bf16", "axolotl's default: auto"));
+  else if (bf16 == "true" || bf16 == "full")
+    i.draft.set_text("precision.preset", "bf16-mixed", i.a.origin("bf16"));
+  else
+    i.draft.set_text("precision.preset", fp16 == "true" ? "fp16-mixed" : "fp32",
+                     i.a.origin(fp16 == "true" ? "fp16" : "bf16"));
+}
+
+void axolotl_recompute(Importing& i) {
+  const char* name = "gradient_checkpointing";
+  const std::string word = lower_case(i.a.word(name, "false"));
+  if (word == "false") return;
+  i.draft.set_text("recompute.granularity", "full", i.a.origin(name));
+  if (word != "true") i.draft.left_out(i.a.why(name) + " (to the host's memory)");
+}
+
+void axolotl_kernels(Importing& i) {
+  const std::string word = i.a.word("attn_implementation");
+  if (word.starts_with("flash") || i.a.flag("flash_attention") || word == "sdpa" ||
+      i.a.flag("sdp_attention"))
+    i.draft.set_text("kernels.attention", "flash",
+                     i.a.origin(word.empty() ? "flash_attention" : "attn_implementation"));
+  else if (word == "eager")
+    i.draft.set_text("kernels.attention", "unfused", i.a.origin("attn_implementation"));
+}
+
+constexpr CostArgument kAxolotl[] = {
+    {"adapter", "model", As::code(axolotl_parts)},
+    {"rl", "model"},
+    {"micro_batch_size", "batch.micro", As::code(axolotl_batch), "batch_size"},
+    {"gradient_accumulation_steps", "batch.global"},
+    {"sequence_len", "batch.seq"},
+    {"tensor_parallel_size", "parallel.tp"},
+    {"context_parallel_size", "parallel.cp", As::input(), "sequence_parallel_degree"},
+    {"dp_shard_size", "parallel.zero"},
+    {"dp_replicate_size", "parallel.dp_replicate"},
+    {"expert_parallel_size", "parallel.ep", As::whole().if_above_one()},
+    {"deepspeed", "parallel.zero", As::code(axolotl_sharding)},
+    {"fsdp", "parallel.zero"},
+    {"fsdp_version", "parallel.fsdp"},
+    {"fsdp_config.fsdp_version", "parallel.fsdp"},
+    {"fsdp_config.reshard_after_forward", "parallel.reshard_after_forward", As::input(),
+     "fsdp_config.fsdp_reshard_after_forward"},
+    {"fsdp_config.offload_params", "offload.parameters", As::input(),
+     "fsdp_config.fsdp_offload_params"},
+    {"bf16", "precision.preset", As::code(axolotl_precision), "bfloat16"},
+    {"fp16", "precision.preset", As::input(), "float16"},
+    {"gradient_checkpointing", "recompute.granularity", As::code(axolotl_recompute)},
+    {"attn_implementation", "kernels.attention", As::code(axolotl_kernels)},
+    {"flash_attention", "kernels.attention"},
+    {"sdp_attention", "kernels.attention"},
+    {"liger_fused_linear_cross_entropy", "kernels.loss", As::left_out("false")},
+    {"torch_compile", "kernels", As::left_out("false")},
+    {"activation_offloading", "offload", As::left_out("false")},
+};
+
+}  // namespace
+
+void import_axolotl(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                    ImportCounts& counts) {
+  Value file = read_mapping(in, in.file, "a configuration of axolotl");
+  if (in.problems.any()) return;
+  const Value* base = file.find("base_model");
+  if (base == nullptr || !base->is_scalar())
+    return in.problems.add("E330", "there is no base_model in this file", {in.file, 1, 1}, 1, {},
+                           "a configuration of axolotl has base_model, datasets, ...");
+  draft.set_text("software", "pytorch-fsdp", "");
+  const std::string name = base->text;
+  std::vector<Argument> arguments = flatten(file);
+  if (const Value* fsdp = file.find("fsdp"); fsdp != nullptr && fsdp->items.empty())
+    std::erase_if(arguments, [](const Argument& a) { return a.name == "fsdp"; });
+  const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
+  counts.add(reader);
+  const auto positions =
+      draft_model_beside(in, fmt::format("axolotl's file names {}, and", name), draft, counts);
+  if (!positions) return;
+  Importing importing{reader, in, cluster, draft};
+  importing.max_positions = *positions;
+  draft_rows(importing);
+}
+
+}  // namespace stepcast

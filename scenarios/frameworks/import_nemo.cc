@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// import_nemo: NeMo's YAML.  Of NeMo 1 (and its launcher) `trainer` and `model`, where the model
+// has layout, batch and optimizer too; of NeMo 2 what its recipes export: `trainer.strategy`,
+// `model.config`, `data`.
+//
+// Both end in Megatron's arguments, of which NeMo has many under their own names.  Names and
+// defaults: examples/nlp/language_modeling/conf and nemo/collections/nlp/models/language_modeling/
+// of https://github.com/NVIDIA/NeMo (r1.23), nemo/lightning/pytorch/strategies (2.0).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/interpolation.h"
+
+namespace stepcast {
+namespace {
+
+constexpr std::string_view kNoEffect = "hf_model_id";  // a name without effect on Megatron's list
+
+// NeMo's name, and Megatron's for the same with the same values.
+struct NemoName {
+  std::string_view nemo, megatron;
+};
+constexpr NemoName kNemoNames[] = {
+    {"trainer.num_nodes", "nnodes"},
+    {"trainer.gradient_clip_val", "clip_grad"},
+    {"model.encoder_seq_length", "seq_length"},
+    {"model.data.seq_length", "seq_length"},
+    {"model.data.encoder_seq_length", "seq_length"},
+    {"model.data.seq_length_dec", "decoder_seq_length"},
+    {"model.data.decoder_seq_length", "decoder_seq_length"},
+    {"model.data.train_ds.max_seq_length", "seq_length"},
+    {"model.data.train_ds.global_batch_size", "global_batch_size"},
+    {"model.data.train_ds.micro_batch_size", "micro_batch_size"},
+    {"model.bias", "add_bias_linear"},
+    {"model.qkv_bias", "add_qkv_bias"},
+    {"model.num_moe_experts", "num_experts"},
+    {"model.activations_checkpoint_granularity", "recompute_granularity"},
+    {"model.activations_checkpoint_method", "recompute_method"},
+    {"model.use_flash_attention", "use_flash_attn"},
+    {"model.ub_tp_comm_overlap", "tp_comm_overlap"},
+    {"model.bias_dropout_add_fusion", "bias_dropout_fusion"},
+    {"model.override_vocab_size", "padded_vocab_size"},
+    {"model.optim.overlap_grad_sync", "overlap_grad_reduce"},
+    {"model.optim.overlap_param_sync", "overlap_param_gather"},
+    {"trainer.strategy.gradient_accumulation_fusion", "gradient_accumulation_fusion"},
+    {"data.seq_length", "seq_length"},
+    {"data.global_batch_size", "global_batch_size"},
+    {"data.micro_batch_size", "micro_batch_size"},
+    {"optim.config.use_distributed_optimizer", "use_distributed_optimizer"},
+    {"optim.config.clip_grad", "clip_grad"},
+};
+
+// Of NeMo 1 these do nothing to the step, wherever they stand: how the data is read, what is saved,
+// profiled and tuned afterwards.
+constexpr std::string_view kWithoutEffectBelow[] = {"run.",
+                                                    "exp_manager.",
+                                                    "hydra.",
+                                                    "defaults",
+                                                    "model.data.",
+                                                    "model.tokenizer.",
+                                                    "model.optim.",
+                                                    "model.nsys_profile.",
+                                                    "model.peft.",
+                                                    "model.ub_tp_comm_overlap_cfg",
+                                                    "model.restore_from",
+                                                    "trainer.",
+                                                    "model.decoder.",
+                                                    "model.encoder.",
+                                                    "data.",
+                                                    "log.",
+                                                    "resume.",
+                                                    "optim.",
+                                                    "tokenizer.",
+                                                    "model.tokens_head",
+                                                    "model.mcore_customization_config."};
+
+bool is_mapping(const Value* v) {
+  return v != nullptr && v->is_mapping();
+}
+
+class NemoFile {
+ public:
+  explicit NemoFile(const ImportSources& in) : in_(in) {}
+
+  std::vector<Argument> read(const Value& file) {
+    const Value* model = file.find("model");
+    newer_ = is_mapping(model) && is_mapping(model->find("config"));
+    const std::vector<Argument> all = flatten(file);
+    for (const Argument& a : all)
+      if (const std::string_view to = renamed(a.name); !to.empty()) add(std::string(to), a);
+    for (const Argument& a : all) {
+      if (!renamed(a.name).empty() || known(a)) continue;
+      translate(a);
+    }
+    if (is_mapping(model)) add_stacks(*model);
+    if (!newer_) add_defaults();
+    refuse_parts(all);
+    return std::move(all_);
+  }
+
+  // Keys of the model that Megatron has no argument for.
+  void draft(ScenarioDraft& draft) const {
+    if (!parallel_) return;
+    draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
+    draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});
+  }
+
+ private:
+  static std::string_view renamed(std::string_view name) {
+    for (const NemoName& n : kNemoNames)
+      if (n.nemo == name) return n.megatron;
+    return {};
+  }
+
+  static bool is_null(const Argument& a) {
+    return a.value.kind == Value::Kind::null || a.value.text == "null" || a.value.text == "None" ||
+           a.value.text == "???" || a.value.text.find("${") != std::string::npos;
+  }
+
+  bool has(std::string_view name) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const Argument& a) { return a.name == name; });
+  }
+
+  // A value that is not known counts as one that is not given; the first that is given counts.
+  void add(std::string name, const Argument& from) {
+    if (is_null(from) || has(name)) return;
+    all_.push_back({std::move(name), from.written, from.value});
+  }
+  void add_word(const char* name, const char* value, const Argument& from) {
+    if (!has(name)) all_.push_back({name, from.written, word_value(value, from.value.mark)});
+  }
+  void ignore(const Argument& a) { all_.push_back({std::string(kNoEffect), a.written, a.value}); }
+
+  // What has a meaning of its own.  Returns whether it was such a name.
+  bool known(const Argument& a) {
+    const std::string& v = a.value.text;
+    const std::string_view n = a.name;
+    if (n == "trainer.devices") {
+      if (const auto devices = python_whole(v); devices && *devices > 0) add("nproc_per_node", a);
+      return true;
+    }
+    if (n == "trainer.precision" || n == "model.precision" || n == "trainer.plugins.precision") {
+      if (v.starts_with("bf16")) add_word("bf16", "true", a);
+      if (v.starts_with("16")) add_word("fp16", "true", a);
+      return true;
+    }
+    if (n == "model.activation") return activation(a);
+    if (n == "model.optim.name") {
+      if (v == "distributed_fused_adam" || v == "mcore_distributed_optim")
+        add_word("use_distributed_optimizer", "true", a);
+      add_word("optimizer", v.find("sgd") != std::string::npos ? "sgd" : "adam", a);
+      if (v == "distributed_fused_adam") add_word("overlap_grad_reduce", "true", a);
+      return true;
+    }
+    if (n == "model.optim.grad_sync_dtype") {
+      if (v == "bf16") add_word("grad_reduce_in_bf16", "true", a);
+      return true;
+    }
+    if (n == "model.transformer_engine" || n == "model.mcore_gpt" || n == "model.mcore_bert" ||
+        n == "model.mcore_t5") {
+      (v == "True" || v == "true" ? engine_ : own_layers_) = a;
+      ignore(a);
+      return true;
+    }
+    if (n == "model.fp8") {
+      if (v == "True" || v == "true") add_word("fp8", "hybrid", a);
+      return true;
+    }
+    if (n == "model.activations_checkpoint_num_layers") {  // 0: whatever the method's default is
+      if (python_whole(v).value_or(0) > 0) add("recompute_num_layers", a);
+      return true;
+    }
+    if (n == "model.mcore_customization_config.parallel_attention") {
+      if (v == "True" || v == "true") parallel_ = a;
+      return true;
+    }
+    if (n == "model.mcore_customization_config.new_decoder_architecture") {
+      two_norms_ = v == "True" || v == "true";
+      return true;
+    }
+    if (n == "model.fsdp") {
+      if (v == "True" || v == "true") add_word("use_torch_fsdp2", "true", a);
+      return true;
+    }
+    if (n == "model.position_embedding_type") {
+      all_.push_back({"position_embedding_type", a.written,
+                      word_value(v == "ALiBi" || v == "alibi" ? "none" : v, a.value.mark)});
+      return true;
+    }
+    if (n == "model.num_query_groups" || n == "model.config.num_query_groups") {
+      if (is_null(a)) return true;
+      add_word("group_query_attention", "true", a);
+      add("num_query_groups", a);
+      return true;
+    }
+    return tokenizer(a);
+  }
+
+  // What is no transformer, or more than one, by the key or the name that says so.
+  void refuse_parts(const std::vector<Argument>& all) {
+    struct Part {
+      std::string_view key, part;
+    };
+    constexpr std::array<Part, 3> kParts{{{"model.mamba_", "state-space layers"},
+                                          {"model.hyena.", "layers of convolutions (Hyena)"},
+                                          {"model.retro.", "retrieval (RETRO)"}}};
+    std::vector<std::string_view> refused;
+    const auto refuse = [&](std::string_view part, const Argument& a) {
+      if (std::find(refused.begin(), refused.end(), part) != refused.end()) return;
+      refused.push_back(part);
+      in_.problems.add("E130", fmt::format("not supported yet: {} ({})", part, a.written),
+                       a.value.mark, 1, {},
+                       "models are decoders with attention in every layer, and T5");
+    };
+    for (const Argument& a : all) {
+      for (const Part& p : kParts)
+        if (a.name.starts_with(p.key)) refuse(p.part, a);
+      const bool names =
+          a.name == "name" || a.name == "run.name" || a.name == "model.tokenizer.type";
+      if (names && (a.value.text.find("griffin") != std::string::npos ||
+                    a.value.text.find("recurrentgemma") != std::string::npos))
+        refuse("recurrent layers", a);
+    }
+  }
+
+  // "fast-swiglu" is swiglu in one kernel.
+  bool activation(const Argument& a) {
+    std::string_view v = a.value.text;
+    if (v.starts_with("fast-")) v.remove_prefix(5);
+    if (v == "swiglu") add_word("swiglu", "true", a);
+    if (v == "geglu") add_word("quick_geglu", "true", a);
+    if (v == "squared-relu") add_word("squared_relu", "true", a);
+    if (v == "gelu" || v == "relu" || v == "silu")
+      all_.push_back({"activation_func", a.written, word_value(std::string(v), a.value.mark)});
+    if (v == "reglu")
+      in_.problems.add("E130", "a gated MLP with relu is not supported yet", a.value.mark, 1);
+    return true;
+  }
+
+  bool tokenizer(const Argument& a) {
+    if (a.name == "model.tokenizer.type") {
+      add("tokenizer_type", a);
+      return true;
+    }
+    if (a.name == "model.tokenizer.vocab_size") {
+      add("vocab_size", a);
+      return true;
+    }
+    return false;
+  }
+
+  // Of NeMo 1 the model's own keys; of NeMo 2 those of its config and of the strategy.
+  void translate(const Argument& a) {
+    const std::string_view n = a.name;
+    const std::string_view own = newer_ ? "model.config." : "model.";
+    for (const std::string_view prefix : {own, std::string_view("trainer.strategy.")})
+      if (n.starts_with(prefix) && n.find('.', prefix.size()) == std::string_view::npos) {
+        if (is_null(a) || n.find("_target_") != std::string_view::npos ||
+            without_effect("nemo", n.substr(prefix.size())))
+          return ignore(a);
+        return add(std::string(n.substr(prefix.size())), a);
+      }
+    for (const std::string_view below : kWithoutEffectBelow)
+      if (n.starts_with(below)) return ignore(a);
+    // What the run does around the step stands at the top level.
+    if (n.find('.') == std::string_view::npos || newer_ || !n.starts_with("model."))
+      return ignore(a);
+    all_.push_back({a.name, a.written, a.value});
+  }
+
+  // T5: `encoder` and `decoder` are mappings of the same keys.
+  void add_stacks(const Value& model) {
+    const Value* encoder = model.find("encoder");
+    const Value* decoder = model.find("decoder");
+    if (!is_mapping(encoder) || !is_mapping(decoder) || encoder->find("num_layers") == nullptr)
+      return;
+    for (Argument a : flatten(*encoder)) {
+      a.written = "model.encoder." + a.written;
+      const std::string name = a.name;
+      a.name = "model." + name;
+      if (name == "num_layers")
+        add("encoder_num_layers", a);
+      else if (const std::string_view to = renamed(a.name); !to.empty())
+        add(std::string(to), a);
+      else if (!known(a))
+        translate(a);
+    }
+    for (Argument a : flatten(*decoder)) {
+      a.written = "model.decoder." + a.written;
+      if (a.name == "num_layers") add("decoder_num_layers", a);
+    }
+  }
+
+  // NeMo 1 builds layers of Transformer Engine only where the file says so.
+  void add_defaults() {
+    if (has("transformer_impl")) return;
+    if (engine_)
+      add_word("transformer_impl", "transformer_engine", *engine_);
+    else if (own_layers_)
+      add_word("transformer_impl", "local", *own_layers_);
+  }
+
+  const ImportSources& in_;
+  std::vector<Argument> all_;
+  bool newer_ = false;
+  std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
+  bool two_norms_ = false;            // ... each with a norm of its own
+  std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's
+};
+
+// Of a file that is put together from others, what the others would say is not known.
+void note_defaults(const Value& file, ScenarioDraft& draft) {
+  const Value* defaults = file.find("defaults");
+  if (defaults == nullptr) return;
+  for (const Value& item : defaults->items) {
+    const std::string text = item.is_mapping() && !item.members.empty()
+                                 ? item.members.front().key + ": " + item.members.front().value.text
+                                 : item.text;
+    if (text == "_self_" || text.starts_with("optional ") || text.empty()) continue;
+    draft.note(fmt::format("defaults: {} is another file, which is not read", text));
+  }
+}
+
+}  // namespace
+
+void import_nemo(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts) {
+  Value file = read_mapping(in, in.file, "a configuration of NeMo");
+  if (in.problems.any()) return;
+  const Value* model = file.find("model");
+  if (!is_mapping(model))
+    return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
+                           {}, "a configuration of NeMo has trainer and model");
+  resolve_interpolations(file, in.given);
+  note_defaults(file, draft);
+  NemoFile nemo(in);
+  std::vector<Argument> arguments = nemo.read(file);
+  if (in.problems.any()) return;
+  draft_megatron_file(std::move(arguments), in, cluster, draft, counts);
+  draft.set_text("software", "nemo", "");
+  nemo.draft(draft);
+}
+
+}  // namespace stepcast

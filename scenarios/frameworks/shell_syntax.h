@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of a shell script as they are written: nothing is expanded, and nothing is run.
+//
+// Words stay ranges of the text, quotes and all, because what they become hangs on the values of
+// variables when their turn comes (import_shell.h).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/document/value.h"
+
+namespace stepcast {
+
+// Text, and where its words are written: each place holds from its offset to the next one, on one
+// line.
+struct ShellText {
+  struct Place {
+    size_t offset = 0;
+    Mark mark;
+  };
+  std::string text;
+  std::vector<Place> places;
+
+  Mark mark_at(size_t offset) const;
+  void append(char c, const Mark& mark);
+  void append(const ShellText& other);
+};
+
+struct ShellRange {
+  size_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+};
+
+struct ShellNode;
+using ShellNodes = std::vector<ShellNode>;
+
+// One branch: of an `if` or a loop what is asked and what is done, of a `case` the patterns.
+struct ShellClause {
+  std::vector<ShellRange> patterns{};
+  ShellNodes condition{};
+  ShellNodes body{};
+};
+
+struct ShellNode {
+  enum class Kind : uint8_t { command, branches, choice, each, loop, function, group };
+  enum class Joined : uint8_t { next, if_yes, if_no, pipe };  // ";", "&&", "||", "|"
+  Kind kind = Kind::command;
+  Joined joined = Joined::next;  // to the command before it
+  bool negated = false;          // "! command"
+  bool until = false;            // of a loop
+  const ShellText* in = nullptr;
+  std::vector<ShellRange> words{};  // each: the name and what it goes through
+  std::vector<ShellClause> clauses{};
+  std::optional<ShellRange> document{};  // a here-document or here-string
+  bool document_is_plain = false;        // nothing in it is expanded
+};
+
+// The end of the word that begins at `at`: the first blank, line end or operator outside quotes and
+// substitutions.  "A=(1 2)" is one word.
+size_t end_of_shell_word(std::string_view text, size_t at, size_t end);
+
+// After "(" or "{" at `at`: behind what closes it, or `end`.
+size_t end_of_shell_group(std::string_view text, size_t at, size_t end);
+
+// Never fails: what is no shell becomes commands.  Statements that are nested more deeply than 100
+// are left out.  REQUIRES: `in` lives as long as the result.
+ShellNodes parse_shell(const ShellText& in, ShellRange range);
+
+}  // namespace stepcast

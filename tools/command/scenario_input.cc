@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file that a command is about: a scenario, or a file of another tool, which is imported first.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "tools/command/import.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+// A config.json says nothing of the run: it is taken where the command line says the rest.
+bool says_the_run(const Arguments& args) {
+  const auto sets = parse_sets(args.set);
+  const auto states = [&](std::string_view section, std::string_view key) {
+    return std::any_of(sets.begin(), sets.end(),
+                       [&](const auto& s) { return s.first == section || s.first == key; });
+  };
+  return states("cluster", "cluster.preset") && states("batch", "batch.global");
+}
+
+// The importer that reads `file`; empty for scenarios, and for what is left to their reader to
+// refuse: files that are missing, special or too large.
+std::string kind_of_input(const std::string& file, const Arguments& args) {
+  std::error_code none;
+  constexpr uintmax_t kMost = uintmax_t{64} << 20;
+  if (file != "-" && (!std::filesystem::is_regular_file(file, none) ||
+                      std::filesystem::file_size(file, none) > kMost))
+    return {};
+  const std::string kind(kind_of_file(file == "-" ? standard_input() : read_whole_file(file)));
+  return kind == "hf" && !says_the_run(args) ? std::string() : kind;
+}
+
+}  // namespace
+
+std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args) {
+  const std::string kind = kind_of_input(file, args);
+  if (kind.empty()) return {};
+  ImportRequest request = import_request(args, kind, file);
+  const ImportedRun run = import_run(request);
+  static std::set<std::string> told;  // some commands read their file more than once
+  if (!args.quiet && told.insert(file).second)
+    write_stderr(imported_remarks(run, request.file) + imported_summary(run));
+  return run.scenario;
+}
+
+ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
+  const std::string path = config_in(file);
+  // What --set says went into the import.
+  if (auto imported = imported_scenario(path, args))
+    return ScenarioDocument::of_text(std::move(*imported), "imported from " + shown_name(path),
+                                     args.root);
+  LoadOptions options;
+  options.set = parse_sets(args.set);
+  ScenarioDocument document =
+      file == "-" ? ScenarioDocument::of_text(standard_input(), shown_name(file), args.root)
+                  : ScenarioDocument::of_file(path, args.root);
+  document.set(options);
+  return document;
+}
+
+}  // namespace stepcast::cli
