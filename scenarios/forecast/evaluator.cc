@@ -131,9 +131,14 @@ std::optional<StepOutcome> Evaluator::step(const Scenario& scenario) {
 }
 
 void Evaluator::take_lists(OpGraph& graph) {
-  constexpr size_t kMostLists = 1024;
-  for (RoleOps& role : graph.roles)
-    if (lists_.size() < kMostLists) lists_.push_back(std::move(role.items));
+  constexpr size_t kMostItems = (size_t{32} << 20U) / sizeof(Item);
+  size_t kept = 0;
+  for (const std::vector<Item>& list : lists_) kept += list.capacity();
+  for (RoleOps& role : graph.roles) {
+    kept += role.items.capacity();
+    if (kept > kMostItems) return;
+    lists_.push_back(std::move(role.items));
+  }
 }
 
 Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time most) {

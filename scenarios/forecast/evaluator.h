@@ -65,7 +65,7 @@ class Evaluator {
   struct KnownPlan;
 
   void begin(const Scenario& scenario);
-  // Keeps the memory of the lists of a step that is no longer needed.
+  // Keeps the memory of the lists of a step that is no longer needed, up to 32 MiB.
   void take_lists(OpGraph& graph);
   const KnownPlan* known_plan(const Scenario& scenario);
 

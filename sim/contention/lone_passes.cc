@@ -40,8 +40,15 @@ LonePassCache::Known& LonePassCache::of(const std::vector<int64_t>& key) {
 }
 
 void LonePassCache::make_room() {
-  constexpr size_t kMostKept = 1000;  // of some 10 kB
-  if (kept_.size() < kMostKept) return;
+  constexpr size_t kMostKept = 1000;
+  constexpr size_t kMostBytes = size_t{32} << 20U;
+  constexpr size_t kMostBegins = 64;  // which are looked through one after the other
+  size_t bytes = 0;
+  for (Kept& kept : kept_) {
+    if (kept.known.size() > kMostBegins) kept.known = {};
+    bytes += kept.key.capacity() * sizeof(int64_t) + kept.known.capacity() * sizeof(kept.known[0]);
+  }
+  if (kept_.size() < kMostKept && bytes < kMostBytes) return;
   by_hash_.clear();
   kept_.clear();
 }

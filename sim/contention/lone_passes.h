@@ -24,8 +24,11 @@ class LonePassCache {
   // `key`: everything that decides what the pass takes.  The reference holds until the next call
   // of make_room().
   Known& of(const std::vector<int64_t>& key);
-  // Forgets all where that is much.
+  // Before a step: forgets ways to begin of passes that have many, and all where that is much.
+  // So what is kept is less than 32 MiB and what the passes of the last step take.
   void make_room();
+
+  size_t size() const { return kept_.size(); }  // passes
 
  private:
   struct Kept {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "scenarios/forecast/step.h"
@@ -97,7 +98,7 @@ TEST(LonePasses, AreThoseOfPipelinesThatExchangeBetweenPasses) {
   for (const char* rest :
        {"parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 1024}\nschedule: 1f1b\n",
         "parallel: {tp: 2, pp: 4, vpp: 2}\nbatch: {global: 16, micro: 1, seq: 1024}\n"
-        "schedule: interleaved\n",
+        "schedule: {kind: interleaved, p2p: megatron}\n",
         "parallel: {tp: 8}\nbatch: {global: 16, micro: 1, seq: 1024}\n"}) {
     const Scenario s = scenario_of(rest);
     const PricedStep step = priced(s);
@@ -107,6 +108,55 @@ TEST(LonePasses, AreThoseOfPipelinesThatExchangeBetweenPasses) {
   }
 }
 
+// A cache that has seen other steps says what an empty one says: other factors, prices, launches,
+// and hosts that are late in other ways.
+TEST(LonePasses, AreTheSameWithWhatOtherStepsLeft) {
+  RandomLayouts layouts(33);
+  std::mt19937 random(34);
+  LonePassCache cache;
+  uint64_t compared = 0;
+  const uint64_t cases = testing::random_cases(100);
+  for (uint64_t i = 0; i < cases; ++i) {
+    const Scenario s = layouts.next();
+    std::optional<PricedStep> step =
+        price_if_possible(lower_step(s, s.schedule), pricing_table(s).table);
+    if (!step) continue;
+    for (const auto& [launch, price, compute, communication, merge] :
+         {std::tuple(1, 1, 5000, 6000, true), std::tuple(1, 1, 6000, 5000, true),
+          std::tuple(8, 1, 5000, 6000, true), std::tuple(1, 2, 5000, 6000, false),
+          std::tuple(1, 1, 5000, 6000, false)}) {
+      PricedStep changed = *step;
+      for (Time& t : changed.prices.by_launch) t *= launch;
+      for (Price& p : changed.prices.by_work) p.time *= price;
+      const auto kept = contention::run_lone_passes(changed.graph, changed.prices, 1, compute,
+                                                    communication, merge, &cache);
+      const auto fresh = lone(changed, compute, communication, merge);
+      if (!kept || !fresh) continue;  // how many have to be run may decide which engine answers
+      ASSERT_EQ(difference(*kept, *fresh), "") << s.schedule.name << ", layout " << i;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, cases);
+  EXPECT_GT(cache.size(), 0U);
+}
+
+TEST(LonePasses, AreForgottenWhereThereAreMany) {
+  LonePassCache cache;
+  for (int64_t i = 0; i < 999; ++i) cache.of({i});
+  cache.of({0}).resize(64);
+  cache.of({1}).resize(65);
+  cache.make_room();
+  EXPECT_EQ(cache.size(), 999U);
+  EXPECT_EQ(cache.of({0}).size(), 64U);
+  EXPECT_TRUE(cache.of({1}).empty());  // would be looked through for each pass
+  cache.of({999});
+  cache.make_room();
+  EXPECT_EQ(cache.size(), 0U);
+  cache.of(std::vector<int64_t>(size_t{4} << 20U));  // 32 MiB
+  cache.make_room();
+  EXPECT_EQ(cache.size(), 0U);
+}
+
 TEST(LonePasses, AreNoneWhereTransfersRunBesidePasses) {
   const Scenario s = scenario_of(
       "parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 1024}\n"
@@ -114,11 +164,19 @@ TEST(LonePasses, AreNoneWhereTransfersRunBesidePasses) {
   EXPECT_FALSE(lone(priced(s), kCompute, kCommunication));
 }
 
+// Gradients of one chunk are reduced while the next runs; those of a stage that has only one,
+// within its last pass.
 TEST(LonePasses, AreNoneWhereGradientsAreReducedBesidePasses) {
-  const Scenario s = scenario_of(
-      "parallel: {tp: 2, zero: 1, overlap: {dp_grad: true}}\n"
-      "batch: {global: 16, micro: 1, seq: 1024}\n");
-  EXPECT_FALSE(lone(priced(s), kCompute, kCommunication));
+  const std::string rest =
+      "batch: {global: 16, micro: 1, seq: 1024}\noverlap: {dp_grad: true}\n"
+      "parallel: {tp: 1, pp: 4, zero: 1";
+  const PricedStep within = priced(scenario_of(rest + "}\nschedule: 1f1b\n"));
+  const auto got = lone(within, kCompute, kCommunication);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(difference(*got, plain(within, kCompute, kCommunication)), "");
+  EXPECT_FALSE(
+      lone(priced(scenario_of(rest + ", vpp: 2}\nschedule: {kind: interleaved, p2p: megatron}\n")),
+           kCompute, kCommunication));
 }
 
 // A step that never ends, and one too long to count, are left to the engine that says so.
