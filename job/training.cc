@@ -27,8 +27,10 @@ namespace {
 constexpr double kDay = 86400;
 // Llama 3's storage sustains 2 TB/s for 2,048 nodes (arXiv 2407.21783, section 3.3.1).
 constexpr double kWritePerNode = 2e12 / 2048;
-// Replicas that are drawn where there is no closed form.
-constexpr int64_t kDrawn = 1000;
+// Replicas that are drawn where there is no closed form: fewer where a run is interrupted so often
+// that a few say as much and many would take minutes.
+constexpr int64_t kDrawn = 1000, kLeastDrawn = 10;
+constexpr double kDrawnInterruptions = 5e6;
 
 double real(int64_t n) {
   return static_cast<double>(n);
@@ -618,7 +620,10 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
     if (!std::isfinite(found.wall)) refuse_endless(job, run);
   }
   if (copies || options.replicas > 0) {
-    const int64_t count = options.replicas > 0 ? options.replicas : kDrawn;
+    const int64_t enough =
+        static_cast<int64_t>(std::clamp(kDrawnInterruptions / std::max(1.0, run.work * run.rate()),
+                                        real(kLeastDrawn), real(kDrawn)));
+    const int64_t count = options.replicas > 0 ? options.replicas : enough;
     const ReplicaRuns drawn = draw_runs(run, count, options.seed);
     if (!std::isfinite(drawn.mean.wall)) refuse_endless(job, run);
     if (copies) found = drawn.mean;

@@ -762,6 +762,8 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
   simple.set("search", {});
   if (asked) simple.set("search.memory_margin", *asked);
   simple.set("search.top", scalar_value("1"));
+  const Value* software = document.tree().find("software");
+  const bool runs_one = software_runs_zero(software != nullptr ? software->text : "", 1);
   simple.set("search.space", mapping_value({{"parallel.tp", "auto"},
                                             {"parallel.pp", "auto"},
                                             {"parallel.ep", "auto"},
@@ -769,7 +771,7 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
                                             {"parallel.cp", "1"},
                                             {"parallel.vpp", "1"},
                                             {"parallel.etp", "1"},
-                                            {"parallel.zero", "1"},
+                                            {"parallel.zero", runs_one ? "1" : "auto"},
                                             {"parallel.split", "auto"},
                                             {"schedule", "auto"},
                                             {"batch.micro", "1"}}));

@@ -1150,4 +1150,8 @@ std::variant<Scenario, InputError> SearchSpace::scenario(
   return resolved;
 }
 
+bool software_runs_zero(std::string_view software, int64_t stage) {
+  return axes_of(software).zero.at(static_cast<size_t>(stage));
+}
+
 }  // namespace stepcast

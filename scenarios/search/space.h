@@ -153,6 +153,9 @@ class SearchSpace {
   std::vector<SearchPlace> places_;
 };
 
+// Whether `auto` has this stage of ZeRO, 0 to 3, with a framework of this profile's name.
+bool software_runs_zero(std::string_view software, int64_t stage);
+
 constexpr size_t kMostPlaces = 256;
 constexpr size_t kMostLayouts = 20'000'000;
 

@@ -77,6 +77,19 @@ TEST(Train, UsefulTimeIsStepsOfTheForecast) {
   EXPECT_LT(*r.wall_low, *r.wall_high);
 }
 
+TEST(Train, OfRunsThatAreInterruptedAllTheTimeFewerAreDrawn) {
+  const auto drawn = [](const char* mtbf) {
+    const TrainingResult r =
+        trained({{"job.tokens", "1T"},
+                 {"job.failures", std::string("{mtbf: ") + mtbf + ", restart: 1s}"},
+                 {"job.checkpoint", "{mode: sync, memory_copies: 1, memory_every: 10s}"}});
+    return r.replicas ? r.replicas->count : 0;
+  };
+  EXPECT_EQ(drawn("1d"), 1000);
+  EXPECT_LT(drawn("2min"), 1000);
+  EXPECT_GE(drawn("2min"), 10);
+}
+
 TEST(Train, MtbfAndRestartAreThoseOfTheWholeJob) {
   const TrainingResult r =
       trained({{"job.tokens", "100B"}, {"job.failures", "{mtbf: 3.1h, restart: 10min}"}});

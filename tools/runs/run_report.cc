@@ -320,11 +320,11 @@ std::string scaling_table(const std::vector<RunRow>& rows) {
   }
   if (text.empty()) return "";
   return fmt::format(
-             "Runs of a source that differ in the number of GPUs alone, four times as many at "
-             "least: what a GPU does less\nin the largest, in tokens a second, than in the "
-             "smallest; "
-             "and of all sizes the difference that is furthest\nfrom 0, in points. Within 2 points "
-             "in all sizes: {} of {}.\n\n",
+             "Runs of a source that differ in the number of GPUs, and maybe of sequences in a "
+             "step, four times as many GPUs\nat least: what a GPU does less in the largest, in "
+             "tokens a second, than in the smallest. Where sequences are\nfewer for each GPU, the "
+             "pipeline's fill and drain are part of it. And of all sizes the difference that "
+             "is\nfurthest from 0, in points. Within 2 points in all sizes: {} of {}.\n\n",
              near, all) +
          table({"source", "smallest run", "GPUs", "runs", "loss, measured, %", "forecast, %",
                 "furthest difference"},

@@ -587,6 +587,22 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_LE(more->reserved, more->usable);
 }
 
+TEST(Search, OnMoreNodesALayoutOfTheSoftwareIsNamed) {
+  ScenarioDocument d = document(
+      "model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 128, micro: 1, seq: 4096}\n"
+      "software: pytorch-fsdp\n");
+  const std::optional<FoundLayout> more = search_layouts(d, {}, quick()).result.on_more_nodes;
+  ASSERT_TRUE(more.has_value());
+  d.set("cluster.nodes", scalar_value(std::to_string(more->gpus / 8)));
+  LoadOptions options;
+  options.set = more->set;
+  d.set(options);
+  const Plan plan = d.resolve().plan;
+  EXPECT_EQ(plan.grid.tp, 1);
+  EXPECT_EQ(plan.grid.pp, 1);
+  EXPECT_GE(plan.zero, 2);
+}
+
 TEST(Search, WhereAllLayoutsBreakAConstraintTheBestOfThemIsNamed) {
   LoadOptions hard;
   hard.set = {{"search.constraints", "['peak_memory <= 1GiB', 'step_time < 1h']"}};
