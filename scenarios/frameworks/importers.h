@@ -105,6 +105,14 @@ void check_config_model(const ImportSources& in, const ConfigModel& model);
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
                    ScenarioDraft& draft);
 
+// What PyTorch's FSDP does with a sharding strategy, by its name or number.
+struct FsdpStrategy {
+  bool none = false;    // every rank keeps everything
+  bool hybrid = false;  // split within a node, copied to each node
+  bool keeps = false;   // parameters stay gathered after the forward pass
+};
+FsdpStrategy fsdp_strategy(std::string_view word);
+
 // The length of sequences to assume where the file does not say it: that of the model, at most
 // 4096.
 int64_t usual_sequence(int64_t max_positions);
