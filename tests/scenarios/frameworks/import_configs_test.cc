@@ -100,6 +100,35 @@ TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
   EXPECT_EQ(value_of(run, "parallel.tp"), "2");
 }
 
+TEST(ImportNemo, AModelMayBeStated) {
+  for (const char* key : {"model", "model.preset"})
+    for (const char* kind : {"nemo", "bridge"}) {
+      ImportRequest r =
+          request(kind,
+                  "trainer: {num_nodes: 1, devices: 8}\nmodel: {tensor_model_parallel_"
+                  "size: 2, seq_length: 4096}\ntrain: {global_batch_size: 64, "
+                  "micro_batch_size: 1}\n");
+      r.set = {{key, "llama3-8b"}, {"batch.global", "64"}};
+      const ImportedRun run = import_run(r);
+      EXPECT_EQ(run.parameters, 8'030'261'248) << key << kind;
+      EXPECT_EQ(value_of(run, "parallel.tp"), "2");
+    }
+}
+
+// Ten times as many keys take ten times as long, and not a hundred times.
+TEST(ImportNemo, ManyKeysAreReadInBoundedTime) {
+  std::string keys, root;
+  for (int i = 0; i < 50'000; ++i) {
+    keys += fmt::format("  k{}: ${{zz}}\n", i);
+    root += fmt::format("q{}: 1\n", i);
+  }
+  EXPECT_NO_THROW(imported("nemo", nemo(keys) + root + "zz: 1\n"));
+  EXPECT_NO_THROW(imported("bridge",
+                           "model:\n  num_layers: 4\n  hidden_size: 512\n"
+                           "  num_attention_heads: 8\n  seq_length: 2048\n" +
+                               keys + "train: {global_batch_size: 8, micro_batch_size: 1}\n"));
+}
+
 // --- kinds ---
 
 TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
@@ -225,7 +254,24 @@ TEST(ImportAccelerate, AStatedModelIsEnough) {
   EXPECT_EQ(value_of(run, "parallel.zero"), "3");
 }
 
+TEST(ImportAccelerate, AModelMayBeStatedByItsPreset) {
+  ImportRequest r = request("accelerate", "distributed_type: FSDP\nnum_processes: 8\n");
+  r.set = {{"model.preset", "llama3-8b"}};
+  EXPECT_EQ(import_run(r).parameters, 8'030'261'248);
+}
+
 // --- hf ---
+
+TEST(ImportHf, TheVocabularyIsNotPaddedWhateverItsSizeAndTp) {
+  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
+  r.set = {{"parallel.tp", "8"}};
+  EXPECT_EQ(testing::load(import_run(r).scenario).model.vocab, 128'256);
+}
+
+TEST(ImportHf, AFlagOfNullIsFalseWhateverTheDefaultOfTheClass) {
+  const ImportedRun run = imported("hf", R"({"model_type": "gemma", "tie_word_embeddings": null})");
+  EXPECT_FALSE(testing::load(run.scenario).model.tied);
+}
 
 TEST(ImportHf, ANullReplacesTheDefaultOfTheClass) {
   const ImportedRun run = imported(
