@@ -232,10 +232,15 @@ ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::s
 }
 
 ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& name,
-                                           const std::string& root) {
+                                           const std::string& root, const std::string& path) {
   ScenarioDocument document(root);
-  document.read(document.files_.add_first(std::move(text), name));
+  document.read(document.files_.add_first(std::move(text), name, path));
   return document;
+}
+
+ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& name,
+                                           const std::string& root) {
+  return of_text(std::move(text), name, root, name);
 }
 
 void ScenarioDocument::read(SourceRef first) {

@@ -20,6 +20,9 @@ class ScenarioDocument {
  public:
   // `root`: as LoadOptions::root.  Throw InputError for what cannot be read to its end.
   static ScenarioDocument of_file(const std::string& path, const std::string& root);
+  // The text is called `name` in messages, and what it names is relative to the folder of `path`.
+  static ScenarioDocument of_text(std::string text, const std::string& name,
+                                  const std::string& root, const std::string& path);
   static ScenarioDocument of_text(std::string text, const std::string& name,
                                   const std::string& root);
   ScenarioDocument(const ScenarioDocument& other);

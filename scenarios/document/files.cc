@@ -569,15 +569,16 @@ SourceRef ScenarioFiles::add(std::string text, std::string name, std::string rea
   return source;
 }
 
-SourceRef ScenarioFiles::add_first(std::string text, const std::string& name) {
-  const std::string real = real_path(name.empty() ? "." : name);
+SourceRef ScenarioFiles::add_first(std::string text, const std::string& name,
+                                   const std::string& path) {
+  const std::string real = real_path(path.empty() ? "." : path);
   if (root_.empty()) root_ = fs::path(real).parent_path().string();
   return add(std::move(text), name, real);
 }
 
 SourceRef ScenarioFiles::open_first(const std::string& path) {
   FileText file = read_regular(path);
-  if (file.text) return add_first(std::move(*file.text), path);
+  if (file.text) return add_first(std::move(*file.text), path, path);
   const SourceRef source = problems_.add_source({path, {}});
   problems_.add(file.too_large > 0 ? "E106" : "E101",
                 fmt::format("cannot read '{}': {}", path, file.why), Mark{source, 0, 0});

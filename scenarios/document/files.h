@@ -37,8 +37,8 @@ class ScenarioFiles {
 
   // The file the user named; null if it cannot be read: E101.
   SourceRef open_first(const std::string& path);
-  // The same for text that is in memory; `name` says where it would lie.
-  SourceRef add_first(std::string text, const std::string& name);
+  // The same for text that is in memory; `path` says where it would lie.
+  SourceRef add_first(std::string text, const std::string& name, const std::string& path);
 
   // A file that the value at `from` names: `path` is relative to the file it stands in.  Files are
   // read once, however often they are named.  Null, and E101 if it cannot be read, E106 if it is

@@ -41,8 +41,8 @@ constexpr Degree kDegrees[] = {
 };
 
 void accelerate_job(Importing& i) {
-  const std::string where = i.a.word("distributed_type", "MULTI_GPU");
-  if (where == "MULTI_CPU" || where == "TPU" || where == "XLA" || i.a.flag("use_cpu"))
+  const std::string where = lower_case(i.a.word("distributed_type", "multi_gpu"));
+  if (where == "multi_cpu" || where == "tpu" || where == "xla" || i.a.flag("use_cpu"))
     return i.a.problems().add("E130", "not supported yet: a job without GPUs",
                               i.a.mark("distributed_type"), 1, i.a.why("distributed_type"));
   const int64_t gpus = degree(i, "num_processes");
@@ -50,6 +50,13 @@ void accelerate_job(Importing& i) {
   for (const Degree& d : kDegrees) {
     const int64_t n = degree(i, d.name);
     if (n < 2) continue;
+    const auto twice = std::find_if(std::begin(kDegrees), &d, [&](const Degree& before) {
+      return std::string_view(before.path) == d.path && degree(i, before.name) > 1;
+    });
+    if (twice != &d)
+      return i.a.refuse(d.name,
+                        fmt::format("and {} are two sizes of one thing, {}", twice->name, d.path),
+                        "a job has one of them");
     if (one > kMostProcesses / n) return i.a.refuse(d.name, "is too large");
     one *= n;
     i.draft.set(d.path, n, i.a.origin(d.name));
@@ -61,7 +68,7 @@ void accelerate_job(Importing& i) {
                 i.draft);
   if (degree(i, "parallelism_config.parallelism_config_sp_size") > 1)
     i.draft.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
-  const bool of_deepspeed = where == "DEEPSPEED";
+  const bool of_deepspeed = where == "deepspeed";
   const char* steps =
       of_deepspeed ? "deepspeed_config.gradient_accumulation_steps" : "gradient_accumulation_steps";
   const int64_t accumulated = i.a.word(steps) == "auto" ? 1 : degree(i, steps);
@@ -70,6 +77,12 @@ void accelerate_job(Importing& i) {
   const std::string stated = i.in.stated("batch.micro");
   const int64_t micro =
       stated.empty() ? 1 : std::clamp<int64_t>(python_whole(stated).value_or(1), 1, kMostProcesses);
+  if (accumulated > kMostProcesses / micro)
+    return i.in.problems.add("E332", "the sizes of this file make no step of a sensible size",
+                             i.a.mark(steps), 1, {},
+                             fmt::format("at most {} sequences of a replica and step, and {} x "
+                                         "batch.micro {} are more",
+                                         kMostProcesses, i.a.why(steps), micro));
   i.draft.assume("batch.global", fmt::format("{}", gpus / one * accumulated * micro),
                  fmt::format("micro batch x {} x replicas; -s batch.global=N",
                              i.a.given(steps) ? i.a.why(steps) : "1"));
@@ -80,11 +93,7 @@ void accelerate_job(Importing& i) {
 void accelerate_fsdp(Importing& i) {
   if (is(i, "distributed_type", "fsdp")) {
     const char* name = "fsdp_config.fsdp_sharding_strategy";
-    const std::string strategy = lower_case(i.a.word(name, "full_shard"));
-    const bool none = strategy == "no_shard" || strategy == "3";
-    const bool hybrid = strategy.starts_with("hybrid") || strategy == "4" || strategy == "5";
-    const bool keeps = strategy == "shard_grad_op" || strategy == "2" ||
-                       strategy == "hybrid_shard_zero2" || strategy == "5";
+    const auto [none, hybrid, keeps] = fsdp_strategy(i.a.word(name, "full_shard"));
     const bool newer = i.a.whole("fsdp_config.fsdp_version", 1) == 2;
     i.draft.set("parallel.zero", int64_t{none ? 0 : 3},
                 i.a.origin(name, "FSDP's default: full shard"));

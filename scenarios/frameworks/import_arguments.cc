@@ -271,7 +271,10 @@ ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_
       continue;
     given_[name] = {a, m.negated};
   }
-  for (UnknownArgument& u : unknown_) u.near = suggestion(u.written);
+  // Where thousands are unknown the file is of another kind, and nobody reads them all.
+  constexpr size_t kMostSuggestions = 200;
+  for (size_t i = 0; i < std::min(unknown_.size(), kMostSuggestions); ++i)
+    unknown_[i].near = suggestion(unknown_[i].written);
 }
 
 std::string ArgumentReader::suggestion(const std::string& written) const {

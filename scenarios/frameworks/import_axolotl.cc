@@ -24,6 +24,8 @@ void axolotl_parts(Importing& i) {
   if (const std::string adapter = i.a.word("adapter"); !adapter.empty())
     refuse("adapter", "adapters of low rank");
   if (!i.a.word("rl").empty()) refuse("rl", "training by preferences or rewards");
+  if (!i.a.words("unfrozen_parameters").empty())
+    refuse("unfrozen_parameters", "training of a part of the parameters");
 }
 
 int64_t axolotl_size(const Importing& i, const char* name) {
@@ -72,7 +74,8 @@ void axolotl_sharding(Importing& i) {
   const char* file = "deepspeed";
   if (i.a.given(file)) {
     // axolotl's own files say the stage in their names: deepspeed_configs/zero3_bf16.json.
-    const std::string name = i.a.word(file);
+    const std::string path = i.a.word(file);
+    const std::string name = path.substr(path.rfind('/') + 1);
     const size_t at = name.find("zero");
     const char stage = at == std::string::npos || at + 4 >= name.size() ? '?' : name[at + 4];
     if (stage < '1' || stage > '3')
@@ -83,20 +86,40 @@ void axolotl_sharding(Importing& i) {
     i.draft.set("parallel.zero", int64_t{stage - '0'}, i.a.origin(file));
     if (stage == '3') i.draft.set_text("parallel.fsdp", "deepspeed", i.a.origin(file));
     i.draft.set_text("software", "deepspeed-zero3", i.a.origin(file));
+    if (name.find("offload") != std::string::npos)
+      i.draft.left_out(fmt::format("what {} moves to the host's memory", i.a.why(file)));
     return;
   }
-  const bool fsdp = i.a.given("fsdp") || i.a.given("fsdp_config.fsdp_version") ||
-                    i.a.given("fsdp_version") || i.a.given("fsdp_config.reshard_after_forward");
+  const bool fsdp = i.a.given("fsdp") || i.a.given("fsdp_config.sharding_strategy") ||
+                    i.a.given("fsdp_config.fsdp_version") || i.a.given("fsdp_version") ||
+                    i.a.given("fsdp_config.reshard_after_forward");
   if (!fsdp) return;
-  const char* by = i.a.given("fsdp")           ? "fsdp"
-                   : i.a.given("fsdp_version") ? "fsdp_version"
-                                               : "fsdp_config.fsdp_version";
+  const char* by = i.a.given("fsdp")                            ? "fsdp"
+                   : i.a.given("fsdp_version")                  ? "fsdp_version"
+                   : i.a.given("fsdp_config.sharding_strategy") ? "fsdp_config.sharding_strategy"
+                                                                : "fsdp_config.fsdp_version";
+  FsdpStrategy strategy = fsdp_strategy(i.a.word("fsdp_config.sharding_strategy", "full_shard"));
+  for (const std::string& word : i.a.words("fsdp")) {
+    const FsdpStrategy named = fsdp_strategy(word);
+    strategy.none = strategy.none || named.none;
+    strategy.hybrid = strategy.hybrid || named.hybrid;
+    strategy.keeps = strategy.keeps || named.keeps;
+    if (lower_case(word) == "offload") i.draft.left_out(i.a.why("fsdp"));
+  }
+  if (strategy.none) return i.draft.set("parallel.zero", int64_t{0}, i.a.origin(by));
   const bool newer = i.a.whole("fsdp_config.fsdp_version", i.a.whole("fsdp_version", 1)) == 2;
   i.draft.set("parallel.zero", int64_t{3}, i.a.origin(by, "fsdp_config"));
   i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1", i.a.origin(by, "fsdp_config"));
   const char* reshard = "fsdp_config.reshard_after_forward";
   if (i.a.given(reshard) && !i.a.flag(reshard, true))
     i.draft.set("parallel.reshard_after_forward", false, i.a.origin(reshard));
+  else if (strategy.keeps)
+    i.draft.set("parallel.reshard_after_forward", false, i.a.origin(by));
+  if (strategy.hybrid && !i.a.given("dp_replicate_size")) {
+    // Each node has a copy, and the file does not say how many nodes there are.
+    const int64_t nodes = python_whole(i.in.stated("cluster.nodes")).value_or(1);
+    if (nodes > 1) i.draft.set("parallel.dp_replicate", nodes, i.a.origin(by));
+  }
   if (i.a.flag("fsdp_config.offload_params"))
     i.draft.left_out(i.a.why("fsdp_config.offload_params"));
 }
@@ -135,6 +158,7 @@ void axolotl_kernels(Importing& i) {
 constexpr CostArgument kAxolotl[] = {
     {"adapter", "model", As::code(axolotl_parts)},
     {"rl", "model"},
+    {"unfrozen_parameters", "model"},
     {"micro_batch_size", "batch.micro", As::code(axolotl_batch), "batch_size"},
     {"gradient_accumulation_steps", "batch.global"},
     {"sequence_len", "batch.seq"},
@@ -146,6 +170,8 @@ constexpr CostArgument kAxolotl[] = {
     {"deepspeed", "parallel.zero", As::code(axolotl_sharding)},
     {"fsdp", "parallel.zero"},
     {"fsdp_version", "parallel.fsdp"},
+    {"fsdp_config.sharding_strategy", "parallel.zero", As::input(),
+     "fsdp_config.fsdp_sharding_strategy"},
     {"fsdp_config.fsdp_version", "parallel.fsdp"},
     {"fsdp_config.reshard_after_forward", "parallel.reshard_after_forward", As::input(),
      "fsdp_config.fsdp_reshard_after_forward"},
@@ -175,7 +201,8 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   draft.set_text("software", "pytorch-fsdp", "");
   const std::string name = base->text;
   std::vector<Argument> arguments = flatten(file);
-  if (const Value* fsdp = file.find("fsdp"); fsdp != nullptr && fsdp->items.empty())
+  if (const Value* fsdp = file.find("fsdp");
+      fsdp != nullptr && fsdp->kind == Value::Kind::sequence && fsdp->items.empty())
     std::erase_if(arguments, [](const Argument& a) { return a.name == "fsdp"; });
   const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
   counts.add(reader);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
@@ -153,9 +154,8 @@ class BridgeFile {
 
   void add(Argument a) {
     const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
-    const bool there =
-        std::any_of(all_.begin(), all_.end(), [&](const Argument& b) { return b.name == a.name; });
-    if (null && there) return;                  // does not erase what an earlier section states
+    if (!names_.insert(a.name).second && null)
+      return;                                   // does not erase what an earlier section states
     if (a.name == "num_query_groups" && !null)  // Megatron-Bridge has no flag for it
       all_.push_back({"group_query_attention", a.written, word_value("true", a.value.mark)});
     all_.push_back(std::move(a));
@@ -176,6 +176,7 @@ class BridgeFile {
   }
 
   std::vector<Argument> all_;
+  std::set<std::string> names_;  // of the sections
   std::vector<std::pair<std::string, std::string>> environment_;
 };
 
@@ -186,11 +187,13 @@ void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& i
   const bool has_model = std::any_of(arguments.begin(), arguments.end(), [](const Argument& a) {
     return a.name == "num_layers" || a.name == "encoder_num_layers" || a.name == "hidden_size";
   });
-  if (!has_model && in.config == nullptr)
+  const bool stated = in.config == nullptr && in.states_a_model();
+  if (!has_model && in.config == nullptr && !stated)
     return in.problems.add("E332", "this file does not say the sizes of the model it trains",
-                           {in.file, 1, 1}, 1, {}, "--model config.json names it");
+                           {in.file, 1, 1}, 1, {},
+                           "--model config.json names it, or -s model=PRESET");
   if (has_model && in.config != nullptr) draft.note("--model: not read, the file says its model");
-  if (!has_model) {
+  if (!has_model && !stated) {
     const Value config = read_mapping(in, in.config, "a config.json");
     if (in.problems.any()) return;
     const auto model = draft_config_model(config, in, draft, counts);

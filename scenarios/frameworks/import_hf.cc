@@ -59,6 +59,10 @@ std::string stated_value(std::string_view key, const Value& value, const Value& 
   if (value.kind != Value::Kind::null) return to_flow(value);
   for (const std::string_view none : {"q_lora_rank", "sliding_window", "n_shared_experts"})
     if (key == none) return "0";
+  for (const std::string_view flag :
+       {"tie_word_embeddings", "attention_bias", "mlp_bias", "use_bias", "qkv_bias", "use_qk_norm",
+        "norm_topk_prob", "use_sliding_window", "parallel_attn", "alibi"})
+    if (key == flag) return "false";
   const auto size = [&](std::initializer_list<std::string_view> names) -> int64_t {
     for (const std::string_view name : names)
       if (const Value* v = model.find(name); v != nullptr && v->is_scalar())
@@ -153,8 +157,8 @@ void check_config_model(const ImportSources& in, const ConfigModel& of) {
 
 std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::string& whose,
                                           ScenarioDraft& draft, ImportCounts& counts) {
-  if (in.config == nullptr && in.states("model")) {
-    draft.set("model", in.stated("model"), "-s");
+  if (in.config == nullptr && in.states_a_model()) {
+    if (in.states("model")) draft.set("model", in.stated("model"), "-s");
     return 0;
   }
   if (in.config == nullptr) {
@@ -179,11 +183,9 @@ void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDr
   check_config_model(in, *model);
   draft_cluster(cluster, 8, "a config.json says nothing about the run", draft);
   // The vocabulary is the model's as it is, unless somebody pads it.
-  constexpr int64_t kUsualMultiple = 128;
-  if (const Value* vocab = model->keys.find("vocab_size"); vocab != nullptr && vocab->is_scalar())
-    if (python_whole(vocab->text).value_or(0) % kUsualMultiple != 0)
-      draft.set("parallel.vocab_multiple", int64_t{1},
-                {"the vocabulary is not padded", vocab->mark});
+  const Value* vocab = model->keys.find("vocab_size");
+  draft.set("parallel.vocab_multiple", int64_t{1},
+            {"the vocabulary is not padded", vocab == nullptr ? Mark{} : vocab->mark});
   const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
   draft.assume("batch.global", "64", says_nothing);
   draft.assume("batch.micro", "1", says_nothing);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
@@ -122,19 +123,22 @@ class NemoFile {
            a.value.text == "???" || a.value.text.find("${") != std::string::npos;
   }
 
-  bool has(std::string_view name) const {
-    return std::any_of(all_.begin(), all_.end(), [&](const Argument& a) { return a.name == name; });
+  bool has(std::string_view name) const { return names_.contains(name); }
+
+  void put(Argument a) {
+    names_.insert(a.name);
+    all_.push_back(std::move(a));
   }
 
   // A value that is not known counts as one that is not given; the first that is given counts.
   void add(std::string name, const Argument& from) {
     if (is_null(from) || has(name)) return;
-    all_.push_back({std::move(name), from.written, from.value});
+    put({std::move(name), from.written, from.value});
   }
   void add_word(const char* name, const char* value, const Argument& from) {
-    if (!has(name)) all_.push_back({name, from.written, word_value(value, from.value.mark)});
+    if (!has(name)) put({name, from.written, word_value(value, from.value.mark)});
   }
-  void ignore(const Argument& a) { all_.push_back({std::string(kNoEffect), a.written, a.value}); }
+  void ignore(const Argument& a) { put({std::string(kNoEffect), a.written, a.value}); }
 
   // What has a meaning of its own.  Returns whether it was such a name.
   bool known(const Argument& a) {
@@ -188,8 +192,8 @@ class NemoFile {
       return true;
     }
     if (n == "model.position_embedding_type") {
-      all_.push_back({"position_embedding_type", a.written,
-                      word_value(v == "ALiBi" || v == "alibi" ? "none" : v, a.value.mark)});
+      put({"position_embedding_type", a.written,
+           word_value(v == "ALiBi" || v == "alibi" ? "none" : v, a.value.mark)});
       return true;
     }
     if (n == "model.num_query_groups" || n == "model.config.num_query_groups") {
@@ -236,7 +240,7 @@ class NemoFile {
     if (v == "geglu") add_word("quick_geglu", "true", a);
     if (v == "squared-relu") add_word("squared_relu", "true", a);
     if (v == "gelu" || v == "relu" || v == "silu")
-      all_.push_back({"activation_func", a.written, word_value(std::string(v), a.value.mark)});
+      put({"activation_func", a.written, word_value(std::string(v), a.value.mark)});
     if (v == "reglu")
       in_.problems.add("E130", "a gated MLP with relu is not supported yet", a.value.mark, 1);
     return true;
@@ -270,7 +274,7 @@ class NemoFile {
     // What the run does around the step stands at the top level.
     if (n.find('.') == std::string_view::npos || newer_ || !n.starts_with("model."))
       return ignore(a);
-    all_.push_back({a.name, a.written, a.value});
+    put({a.name, a.written, a.value});
   }
 
   // T5: `encoder` and `decoder` are mappings of the same keys.
@@ -307,6 +311,7 @@ class NemoFile {
 
   const ImportSources& in_;
   std::vector<Argument> all_;
+  std::set<std::string, std::less<>> names_;  // of all_
   bool newer_ = false;
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
   bool two_norms_ = false;            // ... each with a norm of its own

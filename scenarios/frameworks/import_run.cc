@@ -300,6 +300,16 @@ void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& ori
   if (gpus < per_node) draft.set("cluster.node.gpus", gpus, origin);
 }
 
+FsdpStrategy fsdp_strategy(std::string_view word) {
+  const std::string strategy = lower_case(word);
+  FsdpStrategy s;
+  s.none = strategy == "no_shard" || strategy == "3";
+  s.hybrid = strategy.starts_with("hybrid") || strategy == "4" || strategy == "5";
+  s.keeps = strategy == "shard_grad_op" || strategy == "2" || strategy == "hybrid_shard_zero2" ||
+            strategy == "_hybrid_shard_zero2" || strategy == "5";
+  return s;
+}
+
 int64_t usual_sequence(int64_t max_positions) {
   constexpr int64_t kUsual = 4096;
   return max_positions > 0 ? std::min(max_positions, kUsual) : kUsual;

@@ -30,6 +30,10 @@ struct ImportSources {
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
   std::string stated(std::string_view path) const;
+  // Whether he states which model it is, which --set then writes.
+  bool states_a_model() const {
+    return states("model") || states("model.preset") || states("model.hf");
+  }
 };
 
 // What an importer found.
@@ -104,6 +108,14 @@ void check_config_model(const ImportSources& in, const ConfigModel& model);
 // Throws InputError E125 for presets that there are not.
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
                    ScenarioDraft& draft);
+
+// What PyTorch's FSDP does with a sharding strategy, by its name or number.
+struct FsdpStrategy {
+  bool none = false;    // every rank keeps everything
+  bool hybrid = false;  // split within a node, copied to each node
+  bool keeps = false;   // parameters stay gathered after the forward pass
+};
+FsdpStrategy fsdp_strategy(std::string_view word);
 
 // The length of sequences to assume where the file does not say it: that of the model, at most
 // 4096.

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "scenarios/frameworks/import_arguments.h"
@@ -151,10 +153,10 @@ class Interpolation {
     }
     std::vector<std::string_view> keys = split(path.substr(up), '.');
     // A file of the group `training` is put below that name.
-    if (up == 0 && keys.size() > 1 && root_.find(keys[0]) == nullptr) keys.erase(keys.begin());
+    if (up == 0 && keys.size() > 1 && find_in(root_, keys[0]) == nullptr) keys.erase(keys.begin());
     const Value* found = at.back();
     for (size_t i = 0; i < keys.size(); ++i) {
-      found = found->find(keys[i]);
+      found = find_in(*found, keys[i]);
       if (found == nullptr) return {};
       if (i + 1 < keys.size()) at.push_back(found);
     }
@@ -163,7 +165,19 @@ class Interpolation {
     return expand(found->text, at, depth + 1);
   }
 
+  // As Value::find(), for mappings that are looked into again and again.
+  const Value* find_in(const Value& mapping, std::string_view key) {
+    constexpr size_t kFew = 32;
+    if (mapping.members.size() <= kFew) return mapping.find(key);
+    auto [index, is_new] = of_large_.try_emplace(&mapping);
+    if (is_new)
+      for (const Member& m : mapping.members) index->second.emplace(m.key, &m.value);
+    const auto at = index->second.find(key);
+    return at == index->second.end() ? nullptr : at->second;
+  }
+
   const Value& root_;
+  std::map<const Value*, std::unordered_map<std::string_view, const Value*>> of_large_;
   std::span<const std::string> given_;
   int lookups_ = 0;
 };

@@ -126,12 +126,14 @@ Value mapping_of(const std::string& text) {
 }  // namespace
 
 std::string_view kind_of_file(const std::string& text) {
-  const bool script =
-      text.starts_with("#!") || mentions(text, "\n#SBATCH") || mentions(text, "torchrun ");
+  const bool called = text.starts_with("#!");
+  const Value v = called ? Value{} : mapping_of(text);
+  // The comments of a scenario may quote the script or the log that its values come from.
+  if (v.is_mapping() && is_scenario(v)) return {};
+  const bool script = called || mentions(text, "\n#SBATCH") || mentions(text, "torchrun ");
   if (!script) {
     if (const std::string_view log = kind_of_log(text); !log.empty()) return log;
-    if (const Value v = mapping_of(text); v.is_mapping()) {
-      if (is_scenario(v)) return {};  // its comments may say where its values come from
+    if (v.is_mapping()) {
       const std::string_view kind = kind_of_mapping(v);
       if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
     }

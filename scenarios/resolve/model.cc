@@ -382,8 +382,9 @@ class ModelReader {
   }
 
   bool flag(std::string_view key, bool fallback) {
-    const Value* v = keys_.find(key);  // null is no flag
+    const Value* v = keys_.find(key);
     if (v == nullptr) return fallback;
+    if (v->kind == Value::Kind::null) return false;  // as Python takes it
     const std::optional<bool> on = read_flag(*v, key, problems_);
     ok_ = ok_ && on.has_value();
     return on.value_or(fallback);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,6 +85,8 @@ struct Arguments {
   bool fail_on_oom = false;
   bool json = false;
   bool quiet = false;
+  // Files whose import has been told of: some commands read their file more than once.
+  mutable std::set<std::string> told{};
   ColorChoice color = ColorChoice::automatic;
 
   // run

@@ -91,16 +91,32 @@ std::function<std::optional<std::string>(std::string_view)> files_beside(const s
       };
 }
 
+namespace {
+
+// A pipe without a writer would be waited for.
+void refuse_special(const std::string& path) {
+  std::error_code none;
+  if (path == "-" || !fs::exists(path, none) || fs::is_regular_file(path, none)) return;
+  throw file_error("E101",
+                   fmt::format("cannot read '{}': it is {}", path,
+                               fs::is_directory(path, none) ? "a directory" : "not a regular file"),
+                   path);
+}
+
+}  // namespace
+
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file) {
   ImportRequest request;
   const std::string path = kind == "hf" || kind == "auto" ? config_in(file) : file;
   request.kind = kind;
   request.file = shown_name(path);
+  refuse_special(path);
   request.text = read_whole_file(path);
   if (path != "-") request.folder = folder_of(path);
   if (!args.model.empty()) {
     request.model_file = shown_name(config_in(args.model));
+    refuse_special(config_in(args.model));
     request.model_text = read_whole_file(config_in(args.model));
   }
   if (!args.preset.empty()) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that a command is about: a scenario, or a file of another tool, which is imported first.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <system_error>
 
@@ -35,15 +36,29 @@ std::string kind_of_input(const std::string& file, const Arguments& args) {
   return kind == "hf" && !says_the_run(args) ? std::string() : kind;
 }
 
+// What a file leaves open can be said to `stepcast import` in more ways than to other commands.
+ImportedRun import_with_advice(const ImportRequest& request, const std::string& file) {
+  try {
+    return import_run(request);
+  } catch (InputError& e) {
+    for (Diagnostic& d : e.diagnostics)
+      if (d.code == "E332")
+        d.note = fmt::format(
+            "{}{}--model and words after the file are for `stepcast import auto {} -o run.yaml`, "
+            "which writes the scenario",
+            d.note, d.note.empty() ? "" : "; ", file);
+    throw;
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args) {
   const std::string kind = kind_of_input(file, args);
   if (kind.empty()) return {};
   ImportRequest request = import_request(args, kind, file);
-  const ImportedRun run = import_run(request);
-  static std::set<std::string> told;  // some commands read their file more than once
-  if (!args.quiet && told.insert(file).second)
+  const ImportedRun run = import_with_advice(request, file);
+  if (!args.quiet && args.told.insert(file).second)
     write_stderr(imported_remarks(run, request.file) + imported_summary(run));
   return run.scenario;
 }
@@ -53,7 +68,7 @@ ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
   // What --set says went into the import.
   if (auto imported = imported_scenario(path, args))
     return ScenarioDocument::of_text(std::move(*imported), "imported from " + shown_name(path),
-                                     args.root);
+                                     args.root, path == "-" ? shown_name(path) : path);
   LoadOptions options;
   options.set = parse_sets(args.set);
   ScenarioDocument document =

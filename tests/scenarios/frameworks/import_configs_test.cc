@@ -4,6 +4,7 @@
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,6 +100,35 @@ TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
   EXPECT_EQ(value_of(run, "parallel.tp"), "2");
 }
 
+TEST(ImportNemo, AModelMayBeStated) {
+  for (const char* key : {"model", "model.preset"})
+    for (const char* kind : {"nemo", "bridge"}) {
+      ImportRequest r =
+          request(kind,
+                  "trainer: {num_nodes: 1, devices: 8}\nmodel: {tensor_model_parallel_"
+                  "size: 2, seq_length: 4096}\ntrain: {global_batch_size: 64, "
+                  "micro_batch_size: 1}\n");
+      r.set = {{key, "llama3-8b"}, {"batch.global", "64"}};
+      const ImportedRun run = import_run(r);
+      EXPECT_EQ(run.parameters, 8'030'261'248) << key << kind;
+      EXPECT_EQ(value_of(run, "parallel.tp"), "2");
+    }
+}
+
+// Ten times as many keys take ten times as long, and not a hundred times.
+TEST(ImportNemo, ManyKeysAreReadInBoundedTime) {
+  std::string keys, root;
+  for (int i = 0; i < 20'000; ++i) {
+    keys += fmt::format("  k{}: ${{zz}}\n", i);
+    root += fmt::format("q{}: 1\n", i);
+  }
+  EXPECT_NO_THROW(imported("nemo", nemo(keys) + root + "zz: 1\n"));
+  EXPECT_NO_THROW(imported("bridge",
+                           "model:\n  num_layers: 4\n  hidden_size: 512\n"
+                           "  num_attention_heads: 8\n  seq_length: 2048\n" +
+                               keys + "train: {global_batch_size: 8, micro_batch_size: 1}\n"));
+}
+
 // --- kinds ---
 
 TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
@@ -113,6 +143,14 @@ TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
 TEST(KindOfFile, AScenarioIsNoneWhateverItsCommentsSay) {
   EXPECT_EQ(kind_of_file("schema: 1\nmodel: llama3-8b  # --num-layers 32\n"), "");
   EXPECT_EQ(kind_of_file("model: llama3-8b\nparallel: {tp: 2}  # --num-layers 32\n"), "");
+  const std::string scenario = "model: llama3-8b\ncluster: dgx-h100\n";
+  EXPECT_EQ(kind_of_file("# torchrun pretrain_gpt.py --num-layers 32\n" + scenario), "");
+  EXPECT_EQ(kind_of_file(scenario + "\n#SBATCH --nodes 4\n"), "");
+  EXPECT_EQ(kind_of_file("# elapsed time per iteration (ms): 1234.5 | global batch size: 64\n" +
+                         scenario),
+            "");
+  EXPECT_EQ(kind_of_file("#!/bin/bash\n# " + scenario + "torchrun x.py --num-layers 32\n"),
+            "megatron-args");
 }
 
 // --- accelerate and axolotl ---
@@ -125,6 +163,88 @@ TEST(ImportAxolotl, AdaptersAndRewardsAreRefusedByName) {
               ElementsAre(HasSubstr("adapters of low rank (adapter qlora)")));
 }
 
+// axolotl's file of a stated model.
+ImportRequest axolotl(const std::string& more) {
+  ImportRequest r = request("axolotl", "base_model: a/b\nmicro_batch_size: 1\n" + more);
+  r.set = {{"model", "llama3-8b"}};
+  return r;
+}
+
+TEST(ImportAxolotl, TheNameOfDeepSpeedsFileSaysTheStageAndItsFolderDoesNot) {
+  EXPECT_THAT(testing::failure_of([] {
+                import_run(axolotl("deepspeed: runs/zero3-trial/stage2.json\n"));
+              }).lines,
+              ElementsAre(HasSubstr("what DeepSpeed does is in another file")));
+  const ImportedRun run = import_run(axolotl("deepspeed: my/zero9/zero2.json\n"));
+  EXPECT_EQ(value_of(run, "parallel.zero"), "2");
+  EXPECT_THAT(notes(run), Not(HasSubstr("not modelled")));
+  EXPECT_THAT(notes(import_run(axolotl("deepspeed: zero3_bf16_cpuoffload_all.json\n"))),
+              HasSubstr("zero3_bf16_cpuoffload_all.json moves to the host's memory: not modelled"));
+}
+
+TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
+  EXPECT_EQ(value_of(import_run(axolotl("fsdp: [no_shard]\n")), "parallel.zero"), "0");
+  EXPECT_EQ(value_of(import_run(axolotl("fsdp_config: {sharding_strategy: NO_SHARD}\n")),
+                     "parallel.zero"),
+            "0");
+  const ImportedRun full = import_run(axolotl("fsdp: full_shard auto_wrap\n"));
+  EXPECT_EQ(value_of(full, "parallel.zero"), "3");
+  EXPECT_EQ(value_of(full, "parallel.reshard_after_forward"), "");
+  const ImportedRun keeps = import_run(axolotl("fsdp: [shard_grad_op, auto_wrap]\n"));
+  EXPECT_EQ(value_of(keeps, "parallel.zero"), "3");
+  EXPECT_EQ(value_of(keeps, "parallel.reshard_after_forward"), "false");
+  ImportRequest hybrid = axolotl("fsdp: [hybrid_shard]\n");
+  EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "");
+  hybrid.set.insert(hybrid.set.end(), {{"cluster.nodes", "4"}, {"batch.global", "64"}});
+  EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
+}
+
+TEST(ImportAxolotl, TrainingOfAPartOfTheParametersIsRefused) {
+  EXPECT_THAT(testing::failure_of([] {
+                import_run(axolotl("unfrozen_parameters: [lm_head.weight]\n"));
+              }).lines,
+              ElementsAre(HasSubstr("training of a part of the parameters")));
+  EXPECT_NO_THROW(import_run(axolotl("unfrozen_parameters: []\n")));
+  EXPECT_NO_THROW(import_run(axolotl("unfrozen_parameters:\n")));
+}
+
+ImportRequest accelerate(const std::string& text) {
+  ImportRequest r = request("accelerate", text);
+  r.set = {{"model", "llama3-8b"}};
+  return r;
+}
+
+TEST(ImportAccelerate, SizesThatMakeNoStepAreRefused) {
+  ImportRequest r = accelerate(
+      "distributed_type: MULTI_GPU\nnum_processes: 10000000\n"
+      "gradient_accumulation_steps: 10000000\n");
+  r.set.emplace_back("batch.micro", "10000000");
+  EXPECT_THAT(testing::failure_of([&] { import_run(r); }).lines,
+              ElementsAre(HasSubstr("no step of a sensible size")));
+}
+
+TEST(ImportAccelerate, TwoSizesOfOneThingAreRefusedByName) {
+  for (const char* text :
+       {"parallelism_config: {parallelism_config_cp_size: 2, parallelism_config_sp_size: 2}\n",
+        "parallelism_config: {parallelism_config_tp_size: 4}\n"
+        "megatron_lm_config: {megatron_lm_tp_degree: 2}\n"})
+    EXPECT_THAT(
+        testing::failure_of([&] {
+          import_run(accelerate("distributed_type: FSDP\nnum_processes: 8\n" + std::string(text)));
+        }).lines,
+        ElementsAre(HasSubstr("are two sizes of one thing")));
+}
+
+TEST(ImportAccelerate, TheTypeOfTheJobMayBeInLowerCase) {
+  for (const char* type : {"deepspeed", "DEEPSPEED"})
+    EXPECT_EQ(value_of(import_run(accelerate(
+                           fmt::format("distributed_type: {}\nnum_processes: 8\n"
+                                       "deepspeed_config: {{gradient_accumulation_steps: 4}}\n",
+                                       type))),
+                       "batch.global"),
+              "32");
+}
+
 TEST(ImportAccelerate, AStatedModelIsEnough) {
   ImportRequest r = request("auto", "distributed_type: FSDP\nnum_processes: 16\n");
   r.set = {{"model", "llama3-8b"}, {"batch.global", "64"}};
@@ -134,7 +254,24 @@ TEST(ImportAccelerate, AStatedModelIsEnough) {
   EXPECT_EQ(value_of(run, "parallel.zero"), "3");
 }
 
+TEST(ImportAccelerate, AModelMayBeStatedByItsPreset) {
+  ImportRequest r = request("accelerate", "distributed_type: FSDP\nnum_processes: 8\n");
+  r.set = {{"model.preset", "llama3-8b"}};
+  EXPECT_EQ(import_run(r).parameters, 8'030'261'248);
+}
+
 // --- hf ---
+
+TEST(ImportHf, TheVocabularyIsNotPaddedWhateverItsSizeAndTp) {
+  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
+  r.set = {{"parallel.tp", "8"}};
+  EXPECT_EQ(testing::load(import_run(r).scenario).model.vocab, 128'256);
+}
+
+TEST(ImportHf, AFlagOfNullIsFalseWhateverTheDefaultOfTheClass) {
+  const ImportedRun run = imported("hf", R"({"model_type": "gemma", "tie_word_embeddings": null})");
+  EXPECT_FALSE(testing::load(run.scenario).model.tied);
+}
 
 TEST(ImportHf, ANullReplacesTheDefaultOfTheClass) {
   const ImportedRun run = imported(
