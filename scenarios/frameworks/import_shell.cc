@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "scenarios/frameworks/shell_arithmetic.h"
 #include "scenarios/frameworks/shell_syntax.h"
@@ -20,6 +21,8 @@ constexpr size_t kMostCharacters = 16'000'000, kMostStatements = 400'000;
 constexpr size_t kLongestText = 250'000;
 constexpr int kMostCalls = 30;
 constexpr size_t kMostRounds = 1000;
+// What copying a variable or a name costs, in characters, and how many comparisons cost one.
+constexpr size_t kCopied = 8, kComparisons = 8;
 
 // An open value in a text: a number between these two, which no script has.
 constexpr char kOpenBegins = '\x01', kOpenEnds = '\x02';
@@ -44,30 +47,38 @@ bool has_open(std::string_view text) {
   return text.find(kOpenBegins) != std::string_view::npos;
 }
 
-// Patterns of `case`, `==` and ${NAME%...}: '*', '?', and [...] as any character.
-bool fits_pattern(std::string_view pattern, std::string_view text) {
+// Whether `c` is one of the characters between "[" and "]"; "[!...]" is all others.
+bool is_in_set(std::string_view set, char c) {
+  const bool others = set.starts_with('!') || set.starts_with('^');
+  if (others) set.remove_prefix(1);
+  bool in = set.find(c) != set.npos;
+  for (size_t i = 1; i + 1 < set.size(); ++i)
+    in = in || (set[i] == '-' && set[i - 1] <= c && c <= set[i + 1]);
+  return in != others;
+}
+
+// Patterns of `case`, `==` and ${NAME%...}: '*', '?', and [...] as any character.  Counts what it
+// compares, and gives up at `most`.
+bool fits_pattern(std::string_view pattern, std::string_view text, size_t& compared, size_t most) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
+    if (++compared > most) return false;
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       from = t;
-    } else if (p < pattern.size() && pattern[p] == '[' && pattern.find(']', p) != pattern.npos) {
-      const size_t close = pattern.find(']', p);
-      const std::string_view set = pattern.substr(p + 1, close - p - 1);
-      bool in = set.find(text[t]) != set.npos;
-      for (size_t i = 1; i + 1 < set.size(); ++i)
-        in = in || (set[i] == '-' && set[i - 1] <= text[t] && text[t] <= set[i + 1]);
-      if (in) {
-        p = close + 1;
-        ++t;
-      } else if (star != std::string_view::npos) {
-        p = star + 1;
-        t = ++from;
-      } else {
-        return false;
-      }
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
+      continue;
+    }
+    size_t behind = p;  // of what this character fits
+    if (p < pattern.size()) {
+      const size_t close = pattern[p] == '[' ? pattern.find(']', p) : pattern.npos;
+      if (pattern[p] == '[') compared += std::min(close, pattern.size()) - p;
+      if (close != pattern.npos)
+        behind = is_in_set(pattern.substr(p + 1, close - p - 1), text[t]) ? close + 1 : p;
+      else if (pattern[p] == '?' || pattern[p] == text[t])
+        behind = p + 1;
+    }
+    if (behind > p) {
+      p = behind;
       ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1;
@@ -84,19 +95,22 @@ class ShellReader {
  public:
   ShellReader(const SourceRef& source, const ShellGiven& given, const ShellFiles& files)
       : source_(source), files_(files) {
+    Texts given_words;
     for (const std::string& word : given) {
       const size_t equals = word.find('=');
       const bool variable = equals != std::string::npos && equals > 0 && is_name_start(word[0]) &&
                             std::all_of(word.begin(), word.begin() + static_cast<long>(equals),
                                         [](char c) { return is_name(c); });
-      ShellText value = plain(variable ? word.substr(equals + 1) : word, Mark{source, 0, 0});
+      ShellText value =
+          plain(without_marks(variable ? word.substr(equals + 1) : word), Mark{source, 0, 0});
       if (variable) {
         variables_[word.substr(0, equals)] = scalar(value);
         fixed_.insert(word.substr(0, equals));
       } else {
-        positional_.push_back(std::move(value));
+        given_words.push_back(std::move(value));
       }
     }
+    set_positional(std::move(given_words));
     read_scheduler_comments(source->text);
   }
 
@@ -106,6 +120,7 @@ class ShellReader {
   }
 
  private:
+  using Texts = std::vector<ShellText>;
   using Items = std::vector<std::pair<std::string, ShellText>>;
   struct Variable {
     Items items{};
@@ -113,6 +128,8 @@ class ShellReader {
   };
   using Variables = std::map<std::string, Variable, std::less<>>;
   using Changes = std::map<std::string, std::optional<Variable>, std::less<>>;
+
+  using Positional = std::shared_ptr<const Texts>;
 
   enum class Truth : uint8_t { no, yes, unknown };
   static Truth truth_of(bool b) { return b ? Truth::yes : Truth::no; }
@@ -148,12 +165,22 @@ class ShellReader {
     return v;
   }
 
-  // A source as text with places, without what could be taken for an open value.
+  void set_positional(Texts words) {
+    spend(words.size() * kCopied);
+    positional_ = std::make_shared<const Texts>(std::move(words));
+  }
+
+  // Without what could be taken for an open value.
+  static std::string without_marks(std::string text) {
+    for (char& c : text)
+      if (c == kOpenBegins || c == kOpenEnds || c == '\0') c = ' ';
+    return text;
+  }
+
+  // A source as text with places.
   const ShellText& whole(const SourceRef& source) {
     ShellText& t = inputs_.emplace_back();
-    t.text = source->text;
-    for (char& c : t.text)
-      if (c == kOpenBegins || c == kOpenEnds || c == '\0') c = ' ';
+    t.text = without_marks(source->text);
     size_t at = 0;
     for (int line = 1; at < t.text.size(); ++line) {
       t.places.push_back({at, {source, line, 1}});
@@ -167,6 +194,13 @@ class ShellReader {
   bool spend(size_t characters) {
     spent_ += characters;
     return spent_ < kMostCharacters;
+  }
+  void spend_copy(const Variable& v) { spend((v.items.size() + 1) * kCopied); }
+  bool fits(std::string_view pattern, std::string_view text) {
+    size_t compared = 0;
+    const bool fit = fits_pattern(pattern, text, compared, kMostCharacters * kComparisons);
+    spend(compared / kComparisons);
+    return fit;
   }
   bool may_go_on(const Mark& mark) {
     if (spent_ < kMostCharacters && ++statements_ < kMostStatements) return true;
@@ -287,6 +321,7 @@ class ShellReader {
   Variable& change(const std::string& name) {
     if (!journals_.empty() && !journals_.back().contains(name)) {
       const Variable* old = find(name);
+      if (old != nullptr) spend_copy(*old);
       journals_.back()[name] = old == nullptr ? std::nullopt : std::optional(*old);
     }
     return variables_[name];
@@ -474,12 +509,6 @@ class ShellReader {
     return all;
   }
 
-  static ShellRange trimmed(const ShellText& in, ShellRange r) {
-    while (r.begin < r.end && is_blank(in.text[r.begin])) ++r.begin;
-    while (r.end > r.begin && is_blank(in.text[r.end - 1])) --r.end;
-    return r;
-  }
-
   // At '$' or '`': what it becomes, and the place behind it; the same place if it stands for
   // itself.
   size_t substitute(const ShellText& in, size_t at, size_t end, std::vector<ShellText>& values,
@@ -521,12 +550,12 @@ class ShellReader {
       return at + 2;
     }
     if (next == '@' || next == '*') {
-      values = positional_;
+      values = *positional_;
       is_list = true;
       return at + 2;
     }
     if (next == '#') {
-      values.push_back(plain(fmt::format("{}", positional_.size()), mark));
+      values.push_back(plain(fmt::format("{}", positional_->size()), mark));
       return at + 2;
     }
     if (next == '?') {
@@ -543,15 +572,15 @@ class ShellReader {
   // The value of $NAME or $1, open if nothing sets it.
   void value_of(const std::string& name, const Mark& mark, std::vector<ShellText>& values) {
     if (is_digits(name)) {
-      if (name == "0") {
-        values.push_back(plain("./" + source_->name.substr(source_->name.rfind('/') + 1), mark));
-        return;
-      }
       size_t index = 0;
       for (const char c : name)
         index = std::min<size_t>(index * 10 + static_cast<size_t>(c - '0'), 1'000'000);
-      if (index <= positional_.size()) {
-        values.push_back(positional_[index - 1]);
+      if (index == 0) {
+        values.push_back(plain("./" + source_->name.substr(source_->name.rfind('/') + 1), mark));
+        return;
+      }
+      if (index <= positional_->size()) {
+        values.push_back((*positional_)[index - 1]);
       } else if (calls_ == 0) {
         values.push_back(unset(name, "$" + name, mark));
       }
@@ -582,7 +611,7 @@ class ShellReader {
     if (name.empty() && at < inside.end &&
         (text[at] == '@' || text[at] == '*' || text[at] == '#')) {
       if (text[at] == '#') {
-        values.push_back(plain(fmt::format("{}", positional_.size()), mark));
+        values.push_back(plain(fmt::format("{}", positional_->size()), mark));
         return;
       }
       name = "@";
@@ -595,7 +624,8 @@ class ShellReader {
     if (name == "@") {
       is_list = true;
       known = true;
-      for (const ShellText& p : positional_) v.items.emplace_back("", p);
+      spend(positional_->size() * kCopied);
+      for (const ShellText& p : *positional_) v.items.emplace_back("", p);
     } else if (is_digits(name)) {
       std::vector<ShellText> value;
       value_of(name, mark, value);
@@ -610,6 +640,7 @@ class ShellReader {
         name = target;
       }
       if (const Variable* found = find(name)) {
+        spend_copy(*found);
         v = *found;
         known = true;
       }
@@ -713,7 +744,7 @@ class ShellReader {
       }
       if (v.is_array || v.items.size() > 1) {
         for (size_t i = static_cast<size_t>(*from); i < v.items.size(); ++i)
-          if (!length || i < static_cast<size_t>(*from + *length))
+          if (!length || i - static_cast<size_t>(*from) < static_cast<size_t>(*length))
             values.push_back(v.items[i].second);
       } else if (static_cast<size_t>(*from) <= value.text.size()) {
         const size_t count = length ? static_cast<size_t>(*length) : std::string::npos;
@@ -737,11 +768,11 @@ class ShellReader {
       if (has_open(pattern) || value.text.size() > 10'000) return false;
       const std::string& t = value.text;
       std::optional<size_t> cut;
-      for (size_t i = 0; i <= t.size(); ++i) {
+      for (size_t i = 0; i <= t.size() && spent_ < kMostCharacters; ++i) {
         const size_t n = longest ? t.size() - i : i;  // characters that go
         const std::string_view part = kind == '#' ? std::string_view(t).substr(0, n)
                                                   : std::string_view(t).substr(t.size() - n);
-        if (fits_pattern(pattern, part)) {
+        if (fits(pattern, part)) {
           cut = n;
           break;
         }
@@ -803,6 +834,7 @@ class ShellReader {
         shell_number(plain_text, [&](const std::string& name) -> std::optional<std::string> {
           if (const Variable* v = find(name)) {
             const std::string t = joined(v->items).text;
+            spend(t.size() / kCopied);
             if (!has_open(t)) return t;
             add_names(t, names);
             return {};
@@ -833,10 +865,10 @@ class ShellReader {
     Capture capture;
     if (nested_ < 20) {
       ++nested_;
-      const ShellNodes nodes = parse_shell(in, inside);
+      const ShellNodes& nodes = parsed(in, inside);
       Capture* outer = capture_;
       capture_ = &capture;
-      run_apart([&] { run(nodes); });
+      run_in_subshell([&] { run(nodes); });
       capture_ = outer;
       --nested_;
     } else {
@@ -858,19 +890,37 @@ class ShellReader {
   };
 
   void follow(const ShellText& in, const std::vector<ShellText>* arguments) {
-    const ShellNodes& nodes = parsed_.emplace_back(parse_shell(in, {0, in.text.size()}));
-    const std::vector<ShellText> before = positional_;
-    if (arguments != nullptr) positional_ = *arguments;
+    const ShellNodes& nodes = parsed(in, {0, in.text.size()});
+    const Positional before = positional_;
+    if (arguments != nullptr) set_positional(*arguments);
     if (++follows_ < kMostCalls) run(nodes);
     --follows_;
     positional_ = before;
+  }
+
+  // The statements of a text.  They are kept: functions are defined by them, and what is in a loop
+  // is read once.
+  const ShellNodes& parsed(const ShellText& in, ShellRange range) {
+    const auto [known, is_new] = parsed_.try_emplace({&in, range.begin, range.end});
+    if (is_new) known->second = parse_shell(in, range, nodes_left_);
+    if (nodes_left_ == 0 && !script_.cut) script_.cut = in.mark_at(range.begin);
+    return known->second;
+  }
+
+  // In "( ... )" and "$( ... )": functions that are defined there are not known outside.
+  template <typename What>
+  void run_in_subshell(What what) {
+    spend(functions_.size() * kCopied);
+    const auto functions = functions_;
+    run_apart(what);
+    functions_ = functions;
   }
 
   // Carries `what` out, and undoes what it did to variables.
   template <typename What>
   Changes run_apart(What what) {
     const Ends ends = ends_;
-    const std::vector<ShellText> positional = positional_;
+    const Positional positional = positional_;
     journals_.emplace_back();
     what();
     Changes changes;
@@ -878,6 +928,7 @@ class ShellReader {
     journals_.pop_back();
     for (const auto& [name, old] : journal) {
       const auto now = variables_.find(name);
+      if (now != variables_.end()) spend_copy(now->second);
       changes[name] = now == variables_.end() ? std::nullopt : std::optional(now->second);
       if (old)
         variables_[name] = *old;
@@ -893,6 +944,7 @@ class ShellReader {
 
   void apply(const Changes& changes) {
     for (const auto& [name, value] : changes) {
+      if (value) spend_copy(*value);
       change(name) = value ? *value : Variable{};
       if (!value) variables_.erase(name);
     }
@@ -980,6 +1032,7 @@ class ShellReader {
       const bool trained = trains_;
       if (!is_sure) {
         names.insert(b.condition.names.begin(), b.condition.names.end());
+        spend(names.size() * kCopied);
         maybe = true;
         under_.push_back(names);
       }
@@ -1042,7 +1095,7 @@ class ShellReader {
         else
           values.emplace_back();
         if (values.back())
-          for (const auto& [k, text] : values.back()->items) spend(text.text.size());
+          for (const auto& [k, text] : values.back()->items) spend(text.text.size() + kCopied);
       }
       if (script_.cut) return;
       bool same = true;
@@ -1188,14 +1241,14 @@ class ShellReader {
   Outcome compared(const std::string& text, const std::string& pattern) {
     if (pattern == "*") return {};
     if (!has_open(text) && !has_open(pattern)) {
-      const Truth t = truth_of(fits_pattern(pattern, text));
+      const Truth t = truth_of(fits(pattern, text));
       return {t, t};
     }
     Outcome o{Truth::unknown, Truth::unknown};
     add_names(text, o.names);
     add_names(pattern, o.names);
     const std::string a = emptied(text), b = emptied(pattern);
-    if (!has_open(a) && !has_open(b)) o.unset = truth_of(fits_pattern(b, a));
+    if (!has_open(a) && !has_open(b)) o.unset = truth_of(fits(b, a));
     for (const auto& [open, other] : {std::pair(&text, &pattern), std::pair(&pattern, &text)}) {
       const auto only = only_open(*open);
       if (!only || has_open(*other) || other->empty() || opens_[*only].names.size() != 1) continue;
@@ -1245,10 +1298,10 @@ class ShellReader {
           branch({{o, [&] { run(c.body); }}});
           return;
         }
-        const size_t before = positional_.size();
+        const size_t before = positional_->size();
         run(c.body);
         if ((trains_ && !trained) || ends_ != Ends::no) return;
-        if (o.is_test ? false : before == positional_.size()) return;
+        if (o.is_test ? false : before == positional_->size()) return;
       }
     }
   }
@@ -1361,7 +1414,7 @@ class ShellReader {
       if (ends && !pattern.empty()) pattern.pop_back();
       if (pattern.find_first_of(".*+?()[]{}|\\^$") != pattern.npos)
         return {Truth::unknown, Truth::unknown};
-      const Truth t = truth_of(fits_pattern((begins ? "" : "*") + pattern + (ends ? "" : "*"), a));
+      const Truth t = truth_of(fits((begins ? "" : "*") + pattern + (ends ? "" : "*"), a));
       return {t, t};
     }
     if (op == "-ef" || op == "-nt" || op == "-ot") return {Truth::no, Truth::no};
@@ -1375,10 +1428,11 @@ class ShellReader {
     return o;
   }
 
-  Truth ordered(const std::string& a, const std::string& op, const std::string& b) const {
+  Truth ordered(const std::string& a, const std::string& op, const std::string& b) {
     const auto names = [&](const std::string& name) -> std::optional<std::string> {
       const Variable* v = find(name);
       const std::string t = v == nullptr ? "" : joined(v->items).text;
+      spend(t.size() / kCopied);
       return has_open(t) || t.empty() ? std::nullopt : std::optional(t);
     };
     const auto x = shell_number(a, names), y = shell_number(b, names);
@@ -1430,6 +1484,7 @@ class ShellReader {
                 {a.value.begin + 1, text[a.value.end - 1] == ')' ? a.value.end - 1 : a.value.end});
       if (a.appends) {
         Variable old = find(a.name) == nullptr ? Variable{} : *find(a.name);
+        spend_copy(old);
         if (!old.is_array)
           std::erase_if(old.items, [](const auto& i) { return i.second.text.empty(); });
         for (auto& [k, item] : v.items) {
@@ -1454,7 +1509,7 @@ class ShellReader {
           known->second = value;
         else
           v.items.emplace_back(key, value);
-        for (const auto& [k, t] : v.items) spend(t.text.size() / 16 + 1);
+        for (const auto& [k, t] : v.items) spend(t.text.size() / 16 + kCopied);
       } else if (a.appends) {
         if (const Variable* old = find(a.name)) v = *old;
         if (v.items.empty()) v = scalar({});
@@ -1469,11 +1524,13 @@ class ShellReader {
       }
     }
     const Mark mark = in.mark_at(a.value.begin);
-    const std::string shown_value = shown(joined(v.items).text);
-    assign(a.name, std::move(v));
     if (exports || a.name.find("NCCL") != std::string::npos || a.name.starts_with("CUDA_") ||
-        a.name.starts_with("NVTE_"))
-      script_.exported.emplace_back(a.name, ShellWord{shown_value, mark, nullptr});
+        a.name.starts_with("NVTE_")) {
+      const std::string value = shown(joined(v.items).text);
+      spend(value.size());
+      script_.exported.emplace_back(a.name, ShellWord{value, mark, nullptr});
+    }
+    assign(a.name, std::move(v));
   }
 
   // The elements between "(" and ")".
@@ -1528,7 +1585,7 @@ class ShellReader {
       }
       return o;
     }
-    if (first == "[" || first == "[[" || first == "test") return tested(node, first);
+    if (first == "[" || first == "[[" || first == "test") return tested(node);
     size_t at = 0;
     bool exports = false, declares = false;
     if (first == "export" || first == "declare" || first == "local" || first == "readonly" ||
@@ -1568,7 +1625,7 @@ class ShellReader {
     return o;
   }
 
-  Outcome tested(const ShellNode& node, std::string_view first) {
+  Outcome tested(const ShellNode& node) {
     std::vector<std::string> words;
     for (size_t i = 1; i < node.words.size(); ++i) {
       const std::string_view raw(node.in->text.data() + node.words[i].begin,
@@ -1576,7 +1633,6 @@ class ShellReader {
       if (raw == "]" || raw == "]]") break;
       words.push_back(one_text(*node.in, node.words[i]).text);
     }
-    static_cast<void>(first);
     return test(words);
   }
 
@@ -1612,13 +1668,13 @@ class ShellReader {
       size_t count = 1;
       if (!arguments.empty() && is_digits(arguments[0].text) && arguments[0].text.size() < 6)
         count = std::stoul(arguments[0].text);
-      positional_.erase(positional_.begin(), positional_.begin() + static_cast<long>(std::min(
-                                                                       count, positional_.size())));
+      count = std::min(count, positional_->size());
+      set_positional({positional_->begin() + static_cast<long>(count), positional_->end()});
       return {};
     }
     if (first == "set") {
       if (!arguments.empty() && arguments[0].text == "--")
-        positional_.assign(arguments.begin() + 1, arguments.end());
+        set_positional({arguments.begin() + 1, arguments.end()});
       return {};
     }
     if (first == "unset") {
@@ -1678,7 +1734,10 @@ class ShellReader {
         for (const auto& may : opens_[*only].may_be)
           for (const ShellText& m : may) trains_ = trains_ || m.text.starts_with("--num-layers");
     }
-    for (const auto& names : under_) c.hangs_on.insert(names.begin(), names.end());
+    for (const auto& names : under_) {
+      spend(names.size() * kCopied);
+      c.hangs_on.insert(names.begin(), names.end());
+    }
     script_.commands.push_back(std::move(c));
     return {Truth::unknown, Truth::unknown};
   }
@@ -1769,8 +1828,8 @@ class ShellReader {
 
   Outcome call_function(const ShellNode& node, const std::vector<ShellText>& arguments) {
     if (calls_ >= kMostCalls || node.clauses.empty()) return {};
-    const std::vector<ShellText> before = positional_;
-    positional_ = arguments;
+    const Positional before = positional_;
+    set_positional(arguments);
     ++calls_;
     const Outcome o = run(node.clauses.front().body);
     --calls_;
@@ -1800,14 +1859,15 @@ class ShellReader {
   ShellFiles files_;
   std::vector<SourceRef> sources_;
   std::deque<ShellText> inputs_;
-  std::deque<ShellNodes> parsed_;
+  std::map<std::tuple<const ShellText*, size_t, size_t>, ShellNodes> parsed_;
+  size_t nodes_left_ = kMostStatements;
   std::vector<Open> opens_;
   std::vector<std::shared_ptr<const ShellOpen>> described_;
   std::map<std::string, size_t> unset_;  // open values of variables that nothing sets
   Variables variables_;
   std::vector<Changes> journals_;  // what variables were before each branch that is followed
   std::map<std::string, const ShellNode*, std::less<>> functions_;
-  std::vector<ShellText> positional_;
+  Positional positional_;                     // shared: it is put back after every call and branch
   std::set<std::string, std::less<>> fixed_;  // that the user gives
   std::vector<std::set<std::string>> under_;  // what the branches hang on that are followed
   Capture* capture_ = nullptr;
@@ -1843,88 +1903,104 @@ std::vector<ShellWord> apart(const std::vector<ShellWord>& words) {
   return all;
 }
 
-// Arguments that one of several lists of words may give: those that all of them give are known.
-void add_alternatives(const ShellOpen& open, std::vector<ShellArgument>& all, int depth);
-
-std::vector<ShellArgument> arguments_in(const std::vector<ShellWord>& whole, int depth) {
-  std::vector<ShellArgument> all;
-  const std::vector<ShellWord> words = apart(whole);
-  const auto holds_options = [](const ShellWord& w) { return w.open && w.open->holds_options; };
-  for (size_t i = 0; i < words.size();) {
-    const ShellWord& word = words[i++];
-    if (holds_options(word)) {
-      if (depth < 12) add_alternatives(*word.open, all, depth + 1);
-      continue;
-    }
-    if (!is_option(word.text)) continue;
-    const size_t equals = word.text.find('=');
-    ShellArgument a;
-    a.argument.written = word.text.substr(0, equals);
-    a.argument.name = argument_name(a.argument.written);
-    const auto add_open = [&](const ShellWord& w) {
-      if (!w.open) return;
-      a.is_open = true;
-      a.hangs_on.insert(w.open->names.begin(), w.open->names.end());
-    };
-    if (equals != std::string::npos) {
-      a.argument.value = scalar_value(word, word.text.substr(equals + 1));
-      add_open(word);
-    } else {
-      std::vector<Value> values;
-      while (i < words.size() && !is_option(words[i].text) && !holds_options(words[i])) {
-        const ShellWord& w = words[i++];
-        // A variable that nothing sets is no further word.
-        if (!values.empty() && w.open && w.open->is_unset) continue;
-        values.push_back(scalar_value(w, w.text));
-        // A value from the command line has no place of its own.
-        if (w.mark.line == 0) values.back().mark = word.mark;
-        a.only_unset = w.open && w.open->is_unset;
-        add_open(w);
+// Reads the arguments of words, each open value once: those of one may hang on each other.
+class ShellArguments {
+ public:
+  std::vector<ShellArgument> read(const std::vector<ShellWord>& whole) {
+    std::vector<ShellArgument> all;
+    const std::vector<ShellWord> words = apart(whole);
+    const auto holds_options = [](const ShellWord& w) { return w.open && w.open->holds_options; };
+    for (size_t i = 0; i < words.size();) {
+      const ShellWord& word = words[i++];
+      if (holds_options(word)) {
+        const std::vector<ShellArgument>& may = alternatives(*word.open);
+        all.insert(all.end(), may.begin(), may.end());
+        continue;
       }
-      if (values.empty()) {
-        a.argument.value = scalar_value(word, "true");
-      } else if (values.size() == 1) {
-        a.argument.value = std::move(values.front());
+      if (!is_option(word.text)) continue;
+      const size_t equals = word.text.find('=');
+      ShellArgument a;
+      a.argument.written = word.text.substr(0, equals);
+      a.argument.name = argument_name(a.argument.written);
+      const auto add_open = [&](const ShellWord& w) {
+        if (!w.open) return;
+        a.is_open = true;
+        a.hangs_on.insert(w.open->names.begin(), w.open->names.end());
+      };
+      if (equals != std::string::npos) {
+        a.argument.value = scalar_value(word, word.text.substr(equals + 1));
+        add_open(word);
       } else {
-        a.argument.value.kind = Value::Kind::sequence;
-        a.argument.value.mark = values.front().mark;
-        a.argument.value.items = std::move(values);
-      }
-    }
-    all.push_back(std::move(a));
-  }
-  return all;
-}
-
-void add_alternatives(const ShellOpen& open, std::vector<ShellArgument>& all, int depth) {
-  std::vector<std::vector<ShellArgument>> lists;
-  for (const auto& may : open.may_be) lists.push_back(arguments_in(may, depth));
-  const auto in_list = [](const std::vector<ShellArgument>& list, const ShellArgument& wanted) {
-    const ShellArgument* last = nullptr;
-    for (const ShellArgument& a : list)
-      if (a.argument.name == wanted.argument.name) last = &a;
-    return last;
-  };
-  std::set<std::string> done;
-  for (const auto& list : lists) {
-    for (const ShellArgument& a : list) {
-      if (!done.insert(a.argument.name).second) continue;
-      ShellArgument one = *in_list(list, a);
-      for (const auto& other : lists) {
-        const ShellArgument* same = in_list(other, a);
-        if (same != nullptr && to_flow(same->argument.value) == to_flow(one.argument.value)) {
-          one.hangs_on.insert(same->hangs_on.begin(), same->hangs_on.end());
-          one.is_open = one.is_open || same->is_open;
-          continue;
+        std::vector<Value> values;
+        while (i < words.size() && !is_option(words[i].text) && !holds_options(words[i])) {
+          const ShellWord& w = words[i++];
+          // A variable that nothing sets is no further word.
+          if (!values.empty() && w.open && w.open->is_unset) continue;
+          values.push_back(scalar_value(w, w.text));
+          // A value from the command line has no place of its own.
+          if (w.mark.line == 0) values.back().mark = word.mark;
+          a.only_unset = w.open && w.open->is_unset;
+          add_open(w);
         }
-        one.is_open = true;
-        one.hangs_on.insert(open.names.begin(), open.names.end());
-        if (same != nullptr) one.hangs_on.insert(same->hangs_on.begin(), same->hangs_on.end());
+        if (values.empty()) {
+          a.argument.value = scalar_value(word, "true");
+        } else if (values.size() == 1) {
+          a.argument.value = std::move(values.front());
+        } else {
+          a.argument.value.kind = Value::Kind::sequence;
+          a.argument.value.mark = values.front().mark;
+          a.argument.value.items = std::move(values);
+        }
       }
-      all.push_back(std::move(one));
+      all.push_back(std::move(a));
     }
+    return all;
   }
-}
+
+ private:
+  using ByName = std::map<std::string, const ShellArgument*>;
+
+  // Arguments that one of several lists of words may give: those that all of them give are known.
+  const std::vector<ShellArgument>& alternatives(const ShellOpen& open) {
+    const auto [known, is_new] = known_.try_emplace(&open);
+    if (!is_new) return known->second;
+    std::vector<std::vector<ShellArgument>> lists;
+    for (const auto& may : open.may_be) lists.push_back(read(may));
+    std::vector<ByName> last;
+    for (const auto& list : lists) {
+      ByName& by_name = last.emplace_back();
+      for (const ShellArgument& a : list) by_name[a.argument.name] = &a;
+    }
+    std::vector<ShellArgument> all;
+    std::set<std::string> done;
+    for (size_t l = 0; l < lists.size(); ++l) {
+      for (const ShellArgument& a : lists[l]) {
+        if (!done.insert(a.argument.name).second) continue;
+        ShellArgument one = *last[l].at(a.argument.name);
+        const std::string flow = to_flow(one.argument.value);
+        for (const ByName& other : last) {
+          // What is too much to be compared counts as different.
+          if (comparisons_left_ == 0) one.is_open = true;
+          if (comparisons_left_ == 0) break;
+          --comparisons_left_;
+          const auto same = other.find(a.argument.name);
+          const bool has = same != other.end();
+          if (has) one.is_open = one.is_open || same->second->is_open;
+          if (has)
+            one.hangs_on.insert(same->second->hangs_on.begin(), same->second->hangs_on.end());
+          if (has && to_flow(same->second->argument.value) == flow) continue;
+          one.is_open = true;
+          one.hangs_on.insert(open.names.begin(), open.names.end());
+        }
+        all.push_back(std::move(one));
+      }
+    }
+    return known_.at(&open) = std::move(all);
+  }
+
+  std::map<const ShellOpen*, std::vector<ShellArgument>> known_;
+  size_t comparisons_left_ = 100'000;
+};
 
 }  // namespace
 
@@ -1933,7 +2009,7 @@ ShellScript read_shell(const SourceRef& source, const ShellGiven& given, const S
 }
 
 std::vector<ShellArgument> arguments_of(const std::vector<ShellWord>& words) {
-  return arguments_in(words, 0);
+  return ShellArguments().read(words);
 }
 
 }  // namespace stepcast

@@ -13,7 +13,7 @@ using Number = std::optional<int64_t>;
 
 class ShellArithmetic {
  public:
-  ShellArithmetic(std::string_view text, const Names& names, int depth, int& left)
+  ShellArithmetic(std::string_view text, const Names& names, int depth, int64_t& left)
       : text_(text), names_(names), depth_(depth), left_(left) {}
 
   Number read() {
@@ -155,9 +155,10 @@ class ShellArithmetic {
       if (error != std::errc() || stop != word.data() + word.size()) return {};
       return v;
     }
-    if (--left_ < 0) return {};
+    if (left_ <= 0) return {};
     const auto value = names_ ? names_(std::string(word)) : std::nullopt;
-    if (!value) return {};
+    left_ -= value ? static_cast<int64_t>(value->size()) + 1 : 1;
+    if (!value || left_ < 0) return {};
     // A variable may hold "1 + 1" or the name of another one.
     return ShellArithmetic(*value, names_, depth_ + 1, left_).read();
   }
@@ -165,16 +166,15 @@ class ShellArithmetic {
   std::string_view text_;
   const Names& names_;
   int depth_;
-  int& left_;  // names that may still be looked up
+  int64_t& left_;  // characters that may still be read
   size_t at_ = 0;
 };
 
 }  // namespace
 
 Number shell_number(std::string_view text, const Names& value_of) {
-  int names_left = 1000;
-  return text.size() > 10'000 ? std::nullopt
-                              : ShellArithmetic(text, value_of, 0, names_left).read();
+  int64_t left = 10'000 - static_cast<int64_t>(text.size());
+  return left < 0 ? std::nullopt : ShellArithmetic(text, value_of, 0, left).read();
 }
 
 }  // namespace stepcast

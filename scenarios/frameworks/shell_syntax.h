@@ -67,7 +67,8 @@ size_t end_of_shell_word(std::string_view text, size_t at, size_t end);
 size_t end_of_shell_group(std::string_view text, size_t at, size_t end);
 
 // Never fails: what is no shell becomes commands.  Statements that are nested more deeply than 100
-// are left out.  REQUIRES: `in` lives as long as the result.
-ShellNodes parse_shell(const ShellText& in, ShellRange range);
+// are left out, and so is what follows after `most` of them; `most` becomes what is left of it.
+// REQUIRES: `in` lives as long as the result.
+ShellNodes parse_shell(const ShellText& in, ShellRange range, size_t& most);
 
 }  // namespace stepcast
