@@ -142,7 +142,7 @@ class ShellReader {
     std::set<std::string> names{};
     bool is_test = false;
   };
-  enum class Ends : uint8_t { no, function, script };
+  enum class Ends : uint8_t { no, round, loop, function, script };
 
   // An entry of the table of open values.
   struct Open {
@@ -393,7 +393,7 @@ class ShellReader {
 
   // --- expansion
 
-  enum class Split : uint8_t { words, no };
+  enum class Split : uint8_t { words, no, document };
 
   static void put(ShellText& current, bool& any, char c, const Mark& mark) {
     current.append(c, mark);
@@ -414,12 +414,12 @@ class ShellReader {
     spend(range.end - range.begin);
     for (size_t at = range.begin; at < range.end && !script_.cut;) {
       const char c = text[at];
-      if (c == '\'' && !quoted) {
+      if (c == '\'' && !quoted && split != Split::document) {
         any = true;
         for (++at; at < range.end && text[at] != '\''; ++at)
           put(current, any, text[at], in.mark_at(at));
         ++at;
-      } else if (c == '"') {
+      } else if (c == '"' && split != Split::document) {
         quoted = !quoted;
         any = true;
         ++at;
@@ -427,7 +427,11 @@ class ShellReader {
         ++at;
         if (text[at] == '\r' && at + 1 < range.end && text[at + 1] == '\n') ++at;
         if (text[at] == '\n') {
-          if (quoted || split == Split::no) put(current, any, ' ', in.mark_at(at));
+          if (quoted || split != Split::words) put(current, any, ' ', in.mark_at(at));
+        } else if (split == Split::document) {
+          if (std::string_view("$`\\").find(text[at]) == std::string::npos)
+            put(current, any, '\\', in.mark_at(at));
+          put(current, any, text[at], in.mark_at(at));
         } else if (quoted && std::string_view("$`\"\\").find(text[at]) == std::string::npos) {
           if (!is_blank(text[at])) put(current, any, '\\', in.mark_at(at));
           put(current, any, text[at], in.mark_at(at));
@@ -451,7 +455,7 @@ class ShellReader {
           if (!script_.cut) script_.cut = in.mark_at(before);
           break;
         }
-        if (split == Split::no || (quoted && !is_list)) {
+        if (split != Split::words || (quoted && !is_list)) {
           for (size_t i = 0; i < values.size(); ++i) {
             if (i > 0) current.text += ' ';
             current.append(values[i]);
@@ -503,9 +507,9 @@ class ShellReader {
     return words;
   }
 
-  ShellText one_text(const ShellText& in, ShellRange range) {
+  ShellText one_text(const ShellText& in, ShellRange range, Split split = Split::no) {
     ShellText all;
-    for (const ShellText& t : expand(in, range, Split::no)) all.append(t);
+    for (const ShellText& t : expand(in, range, split)) all.append(t);
     return all;
   }
 
@@ -826,10 +830,14 @@ class ShellReader {
     for (const char c : text)
       if (c != '"' && c != '\'') plain_text += c;
     if (has_open(plain_text)) {
+      for (const std::string& name : shell_assigned(plain_text).names)
+        assign(name, unknown(name, in.mark_at(inside.begin)));
       add_names(plain_text, names);
       add_names_in_arithmetic(plain_text, names);
       return {};
     }
+    const ShellAssigned assigned = shell_assigned(plain_text);
+    if (!assigned.names.empty()) return set_number(assigned, in.mark_at(inside.begin), names);
     const auto value =
         shell_number(plain_text, [&](const std::string& name) -> std::optional<std::string> {
           if (const Variable* v = find(name)) {
@@ -844,6 +852,29 @@ class ShellReader {
           return {};
         });
     return value;
+  }
+
+  // "A *= 2" and "A++" as they are; of more than that the variables are open.
+  std::optional<int64_t> set_number(const ShellAssigned& assigned, const Mark& mark,
+                                    std::set<std::string>& names) {
+    if (assigned.value) {
+      const std::string& name = assigned.names.front();
+      const auto value_of = [&](const std::string& wanted) -> std::optional<std::string> {
+        const Variable* v = find(wanted);
+        const std::string t = v == nullptr ? "" : joined(v->items).text;
+        spend(t.size() / kCopied);
+        add_names(t, names);
+        if (v == nullptr) names.insert(wanted);
+        return v == nullptr || has_open(t) ? std::nullopt : std::optional(t.empty() ? "0" : t);
+      };
+      if (const auto value = shell_number(*assigned.value, value_of)) {
+        const auto before = assigned.is_before ? shell_number(name, value_of) : value;
+        assign(name, scalar(plain(fmt::format("{}", *value), mark)));
+        return before;
+      }
+    }
+    for (const std::string& name : assigned.names) assign(name, unknown(name, mark));
+    return {};
   }
 
   void add_names_in_arithmetic(std::string_view text, std::set<std::string>& names) const {
@@ -936,6 +967,7 @@ class ShellReader {
         variables_.erase(now);
     }
     spend(journal.size());
+    apart_positional_ = positional_;
     positional_ = positional;
     apart_ended_ = ends_;
     ends_ = ends;
@@ -952,7 +984,8 @@ class ShellReader {
 
   Outcome run(const ShellNodes& nodes) {
     Outcome last;
-    for (const ShellNode& node : nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const ShellNode& node = nodes[i];
       if (ends_ != Ends::no || script_.cut) return last;
       if (node.joined == ShellNode::Joined::if_yes || node.joined == ShellNode::Joined::if_no) {
         const bool wanted = node.joined == ShellNode::Joined::if_yes;
@@ -973,8 +1006,18 @@ class ShellReader {
           continue;
         }
         if (last.truth == Truth::unknown && !wanted) continue;  // a program: it succeeds
+        // "[ -f FILE ] || exit" is not what a training does.
+        Outcome next;
+        branch({{Outcome{}, [&] { next = run_one(node); }}});
+        last = next;
+        continue;
       }
-      last = run_one(node);
+      const bool in_pipe = node.joined == ShellNode::Joined::pipe ||
+                           (i + 1 < nodes.size() && nodes[i + 1].joined == ShellNode::Joined::pipe);
+      if (in_pipe)
+        run_in_subshell([&] { last = run_one(node); });
+      else
+        last = run_one(node);
     }
     return last;
   }
@@ -987,7 +1030,7 @@ class ShellReader {
   }
 
   // What a list of commands in a condition says.
-  Outcome condition(const ShellNodes& nodes) {
+  Outcome condition(const ShellNodes& nodes, bool of_loop = false) {
     Outcome all;
     bool first = true;
     for (const ShellNode& node : nodes) {
@@ -1007,7 +1050,7 @@ class ShellReader {
       first = false;
     }
     // A program is not known to succeed: a branch about it is none that a training needs.
-    if (all.truth == Truth::unknown && all.names.empty()) {
+    if (all.truth == Truth::unknown && all.names.empty() && !of_loop) {
       all.truth = Truth::no;
       all.unset = Truth::no;
     }
@@ -1052,9 +1095,11 @@ class ShellReader {
       }
       if (is_sure) {
         apply(changes);
+        positional_ = apart_positional_;  // "shift" in a `case`
         ends_ = ended;
         return;
       }
+      if (ended == Ends::loop || ended == Ends::round) may_leave_ = true;
       if (is_unset_one) if_unset = outcomes.size();
       outcomes.push_back(changes);
       if (b.condition.truth == Truth::yes) {
@@ -1199,9 +1244,16 @@ class ShellReader {
         functions_[std::string(node.in->text, node.words.front().begin,
                                node.words.front().end - node.words.front().begin)] = &node;
         break;
-      case ShellNode::Kind::group:
-        for (const ShellClause& clause : node.clauses) outcome = run(clause.body);
+      case ShellNode::Kind::group: {
+        const auto inside = [&] {
+          for (const ShellClause& clause : node.clauses) outcome = run(clause.body);
+        };
+        if (node.is_subshell)
+          run_in_subshell(inside);
+        else
+          inside();
         break;
+      }
     }
     --depth_;
     if (node.negated) {
@@ -1261,6 +1313,8 @@ class ShellReader {
   }
 
   void each(const ShellNode& node) {
+    if (!node.words.empty() && node.in->text[node.words.front().begin - 1] == '(')
+      return counted(node);
     const std::string name =
         node.words.empty()
             ? ""
@@ -1272,38 +1326,107 @@ class ShellReader {
         all.push_back(std::move(t));
     size_t round = 0;
     for (const ShellText& t : all) {
-      if (++round > kMostRounds || script_.cut) return;
+      if (script_.cut) return;
+      if (++round > kMostRounds) return follow_in_part(node, name);
       const bool trained = trains_;
       if (only_open(t.text) && opens_[*only_open(t.text)].names.empty())
-        assign(name, scalar(open({"$" + name, {name}}, t.mark_at(0))));
+        assign(name, unknown(name, t.mark_at(0)));
       else
         assign(name, scalar(t));
       for (const ShellClause& c : node.clauses) run(c.body);
+      if (may_leave_) return follow_in_part(node, name);
       // A loop that trains again and again: its first run.
-      if ((trains_ && !trained) || ends_ != Ends::no) return;
+      if (leaves_loop() || (trains_ && !trained)) return;
     }
-    if (all.empty() && node.words.size() == 1 && name.empty())  // for ((...))
+  }
+
+  // After a round: whether it was the last.
+  bool leaves_loop() {
+    if (ends_ != Ends::round && ends_ != Ends::loop) return ends_ != Ends::no;
+    const bool is_last = ends_ == Ends::loop || leaves_ > 1;
+    if (--leaves_ == 0) ends_ = Ends::no;
+    return is_last;
+  }
+
+  // for ((i = 0; i < 4; i++))
+  void counted(const ShellNode& node) {
+    const ShellRange all = node.words.front();
+    std::vector<ShellRange> parts{{all.begin, all.begin}};
+    for (size_t at = all.begin; at < all.end; ++at) {
+      if (node.in->text[at] == ';')
+        parts.push_back({at + 1, at + 1});
+      else
+        parts.back().end = at + 1;
+    }
+    if (parts.size() != 3) return follow_in_part(node, {});
+    arithmetic(*node.in, parts[0]);
+    for (size_t round = 0; !script_.cut; ++round) {
+      const Outcome o = parts[1].empty() ? Outcome{} : arithmetic(*node.in, parts[1]);
+      if (o.truth == Truth::no) return;
+      const bool trained = trains_;
+      if (o.truth == Truth::unknown || round >= kMostRounds) return follow_in_part(node, {});
       for (const ShellClause& c : node.clauses) run(c.body);
+      if (may_leave_) return follow_in_part(node, {});
+      if (leaves_loop() || (trains_ && !trained)) return;
+      arithmetic(*node.in, parts[2]);
+    }
   }
 
   void loop(const ShellNode& node) {
-    for (const ShellClause& c : node.clauses) {
-      for (size_t round = 0; round < kMostRounds && !script_.cut; ++round) {
-        Outcome o = condition(c.condition);
-        if (node.until) o.truth = negated(o.truth);
-        // `while true` goes on until something ends it.
-        if (o.truth == Truth::no) return;
-        const bool trained = trains_;
-        if (o.truth == Truth::unknown) {
-          branch({{o, [&] { run(c.body); }}});
-          return;
-        }
-        const size_t before = positional_->size();
-        run(c.body);
-        if ((trains_ && !trained) || ends_ != Ends::no) return;
-        if (o.is_test ? false : before == positional_->size()) return;
+    const ShellClause& c = node.clauses.front();
+    for (size_t round = 0; !script_.cut; ++round) {
+      const Outcome asked = condition(c.condition, true);
+      Outcome o = asked;
+      if (node.until) o.truth = negated(o.truth);
+      // `while true` goes on until something ends it.
+      if (o.truth == Truth::no) return;
+      const bool trained = trains_;
+      if (o.truth == Truth::unknown && !o.names.empty()) {
+        branch({{o, [&] { run(c.body); }}});
+        leave_unknown_loop();
+        return;
+      }
+      // How often a program succeeds is not known.
+      if (o.truth == Truth::unknown || round >= kMostRounds) return follow_in_part(node, {});
+      const size_t before = positional_->size();
+      run(c.body);
+      if (may_leave_) return follow_in_part(node, {});
+      if (leaves_loop() || (trains_ && !trained)) return;
+      if (o.is_test ? false : before == positional_->size()) return follow_in_part(node, {});
+    }
+  }
+
+  void leave_unknown_loop() {
+    may_leave_ = false;
+    if (ends_ == Ends::round || ends_ == Ends::loop) ends_ = Ends::no;
+  }
+
+  // A loop of which is not known how often it goes round: what it sets is open.
+  void follow_in_part(const ShellNode& node, const std::string& name) {
+    Changes changes = run_apart([&] {
+      for (const ShellClause& c : node.clauses) run(c.body);
+    });
+    leave_unknown_loop();
+    if (!name.empty()) changes.try_emplace(name, std::nullopt);
+    for (const auto& [changed, value] : changes) {
+      if (fixed_.contains(changed)) continue;
+      const Mark mark = node.in->mark_at(place_of(node));
+      // Of arguments that are collected what they may be is kept.
+      if (holds_options({value})) {
+        const Variable* old = find(changed);
+        change(changed) =
+            one_of({old ? std::optional(*old) : std::nullopt, value}, changed, {changed});
+      } else {
+        const bool is_array = value && value->is_array;
+        change(changed) = unknown(changed, mark);
+        variables_[changed].is_array = is_array;
       }
     }
+  }
+
+  // A variable that is set to what is not known; it can be given under its name.
+  Variable unknown(const std::string& name, const Mark& mark) {
+    return scalar(open({"$" + name, {name}}, mark));
   }
 
   // --- tests
@@ -1564,25 +1687,33 @@ class ShellReader {
     return v;
   }
 
+  // ((...)): what it sets, and whether it is not 0.
+  Outcome arithmetic(const ShellText& in, ShellRange inside) {
+    std::set<std::string> names;
+    Outcome o{Truth::unknown, Truth::unknown};
+    o.is_test = true;
+    if (const auto value = number_of(in, inside, names)) {
+      o.truth = o.unset = truth_of(*value != 0);
+    } else {
+      o.names = names;
+      std::set<std::string> ignored;
+      if (const auto empty = number_of(in, inside, ignored, true)) o.unset = truth_of(*empty != 0);
+    }
+    return o;
+  }
+
   Outcome command(const ShellNode& node) {
     const ShellText& in = *node.in;
     if (node.words.empty()) return {};
     const std::string_view first(in.text.data() + node.words.front().begin,
                                  node.words.front().end - node.words.front().begin);
     if (first.starts_with("((")) {
-      std::set<std::string> names;
-      const ShellRange inside{node.words.front().begin + 2,
-                              std::max(node.words.front().end - 2, node.words.front().begin + 2)};
-      Outcome o{Truth::unknown, Truth::unknown};
-      o.is_test = true;
-      if (const auto value = number_of(in, inside, names)) {
-        o.truth = o.unset = truth_of(*value != 0);
-      } else {
-        o.names = names;
-        std::set<std::string> ignored;
-        if (const auto empty = number_of(in, inside, ignored, true))
-          o.unset = truth_of(*empty != 0);
-      }
+      return arithmetic(in, {node.words.front().begin + 2,
+                             std::max(node.words.front().end - 2, node.words.front().begin + 2)});
+    }
+    if (first == "let") {
+      Outcome o;
+      for (size_t i = 1; i < node.words.size(); ++i) o = arithmetic(in, node.words[i]);
       return o;
     }
     if (first == "[" || first == "[[" || first == "test") return tested(node);
@@ -1603,7 +1734,18 @@ class ShellReader {
         break;
     }
     if (declares || at == node.words.size()) {
-      for (const Assignment& a : assignments) assign(in, a, exports);
+      const bool is_local = declares && !exports && first != "readonly" && !locals_.empty();
+      for (const Assignment& a : assignments) {
+        if (is_local) keep_for_caller(a.name);
+        assign(in, a, exports);
+      }
+      for (size_t i = 1; is_local && i < node.words.size(); ++i) {
+        const ShellRange w = node.words[i];
+        const std::string name = in.text.substr(w.begin, w.end - w.begin);
+        if (!std::all_of(name.begin(), name.end(), is_name)) continue;
+        keep_for_caller(name);
+        unset_variable(name);
+      }
       return {};
     }
     // "NAME=value program": for the program alone.
@@ -1618,10 +1760,14 @@ class ShellReader {
     }
     Outcome o;
     rest();
-    const Changes ignored = run_apart([&] {
+    Changes changes = run_apart([&] {
       for (const Assignment& a : assignments) assign(in, a, false);
       o = call(node, words);
     });
+    for (const Assignment& a : assignments) changes.erase(a.name);
+    apply(changes);
+    positional_ = apart_positional_;
+    ends_ = apart_ended_;
     return o;
   }
 
@@ -1663,7 +1809,11 @@ class ShellReader {
     }
     if (first == "true" || first == ":") return {};
     if (first == "false") return {Truth::no, Truth::no};
-    if (first == "break" || first == "continue") return {};
+    if (first == "break" || first == "continue") {
+      ends_ = first == "break" ? Ends::loop : Ends::round;
+      leaves_ = arguments.empty() ? 1 : std::max(1, small_number(arguments[0].text));
+      return {};
+    }
     if (first == "shift") {
       size_t count = 1;
       if (!arguments.empty() && is_digits(arguments[0].text) && arguments[0].text.size() < 6)
@@ -1681,9 +1831,21 @@ class ShellReader {
       for (const ShellText& t : arguments) unset_variable(t.text);
       return {};
     }
-    if (first == "let") return {};
-    if (first == "read" && node.document) {
-      if (!arguments.empty()) assign(arguments.back().text, scalar(document_of(node)));
+    if (first == "read" || first == "mapfile" || first == "readarray") {
+      read_input(node, arguments, words.front().mark_at(0), first != "read");
+      return {Truth::unknown, Truth::unknown};
+    }
+    if (first == "getopts" && arguments.size() > 1) {
+      for (const std::string& name : {arguments[1].text, std::string("OPTARG")})
+        if (is_variable_name(name)) assign(name, unknown(name, words.front().mark_at(0)));
+      return {Truth::unknown, Truth::unknown};
+    }
+    if (first == "printf" && arguments.size() > 1 && arguments[0].text == "-v") {
+      const std::string& name = arguments[1].text;
+      const bool is_plain =
+          arguments.size() == 4 && (arguments[2].text == "%s" || arguments[2].text == "%d");
+      if (is_variable_name(name))
+        assign(name, is_plain ? scalar(arguments[3]) : unknown(name, words.front().mark_at(0)));
       return {};
     }
     if (first == "eval") {
@@ -1742,6 +1904,79 @@ class ShellReader {
     return {Truth::unknown, Truth::unknown};
   }
 
+  static bool is_variable_name(std::string_view name) {
+    return !name.empty() && is_name_start(name[0]) &&
+           std::all_of(name.begin(), name.end(), is_name);
+  }
+  static int small_number(const std::string& text) {
+    return is_digits(text) && text.size() < 6 ? std::stoi(text) : 0;
+  }
+
+  // "read A B <<< text" and "mapfile A": of what is not in the script the names are open.
+  void read_input(const ShellNode& node, const Texts& arguments, const Mark& mark, bool lines) {
+    std::vector<std::string> names;
+    bool is_array = lines, whole = false, known = node.document.has_value();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& word = arguments[i].text;
+      if (word.size() > 1 && word[0] == '-') {
+        const char last = word.back();
+        is_array = is_array || word.find('a') != word.npos;
+        whole = whole || last == 'd';
+        // What follows a letter that takes a value is no name.
+        if (std::string_view("dnNptuiOsCc").find(last) != std::string_view::npos &&
+            !(lines && last == 't') && last != 's')
+          ++i;
+        known = known && (last == 'd' || last == 'r' || last == 'a' || (lines && last == 't'));
+      } else if (is_variable_name(word)) {
+        names.push_back(word);
+      }
+    }
+    if (names.empty()) return;
+    const ShellText text = document_of(node);
+    std::string between = " \t\n";
+    if (const Variable* ifs = find("IFS")) between = joined(ifs->items).text;
+    if (between.find_first_of("0123456789") != between.npos || has_open(between)) known = false;
+    if (has_open(text.text) && (names.size() > 1 || is_array)) known = false;
+    if (!known) {
+      for (const std::string& name : names) {
+        assign(name, unknown(name, mark));
+        if (find(name) != nullptr && is_array) variables_[name].is_array = true;
+      }
+      return;
+    }
+    const size_t end = lines || whole ? text.text.size() : text.text.find('\n');
+    const auto field = [&](size_t from, size_t to) {
+      while (from < to && is_blank(text.text[from])) ++from;
+      while (to > from && is_blank(text.text[to - 1])) --to;
+      ShellText t;
+      for (; from < to; ++from) t.append(text.text[from], text.mark_at(from));
+      return t;
+    };
+    const std::string& separators = lines ? "\n" : between;
+    Texts fields;
+    size_t at = 0;
+    const size_t stop = std::min(end, text.text.size());
+    while (at < stop) {
+      const bool is_last = !is_array && fields.size() + 1 == names.size();
+      const size_t to = is_last ? stop : std::min(text.text.find_first_of(separators, at), stop);
+      ShellText t = field(at, to);
+      const bool is_run = lines || (to < stop && !is_blank(text.text[to]));
+      if (!t.text.empty() || is_run) fields.push_back(std::move(t));
+      at = to + 1;
+    }
+    spend(text.text.size() + fields.size() * kCopied);
+    if (is_array) {
+      Variable v;
+      v.is_array = true;
+      for (ShellText& t : fields)
+        v.items.emplace_back(fmt::format("{}", v.items.size()), std::move(t));
+      assign(names.front(), std::move(v));
+      return;
+    }
+    for (size_t i = 0; i < names.size(); ++i)
+      assign(names[i], scalar(i < fields.size() ? fields[i] : plain("", mark)));
+  }
+
   // "sbatch --nodes=16 job.sh".
   void tell_slurm(std::vector<ShellText>& arguments) {
     std::erase_if(arguments, [](const ShellText& t) {
@@ -1766,7 +2001,8 @@ class ShellReader {
 
   ShellText document_of(const ShellNode& node) {
     if (!node.document) return {};
-    if (!node.document_is_plain) return one_text(*node.in, *node.document);
+    if (node.document_is_string) return one_text(*node.in, *node.document);
+    if (!node.document_is_plain) return one_text(*node.in, *node.document, Split::document);
     ShellText t;
     for (size_t i = node.document->begin; i < node.document->end; ++i)
       t.append(node.in->text[i], node.in->mark_at(i));
@@ -1795,23 +2031,26 @@ class ShellReader {
       return {};
     }
     if (first == "true" || first == "cd") return {};
-    const auto number = [&](std::string text) -> bool {
+    // Blanks that are put together: between words they are one to the shell too.
+    if (piped && ((first == "sed" && words.back().text.starts_with("s/ ") &&
+                   words.back().text.ends_with("*/ /g")) ||
+                  (first == "tr" && all == "-s  ") || (first == "xargs" && words.size() == 1)))
+      return {};
+    const auto number = [&](std::string text, NumberRules rules) -> bool {
       std::erase(text, '\\');
-      const auto value = has_open(text) ? std::nullopt : shell_number(text, {});
+      const auto value = has_open(text) ? std::nullopt : shell_number(text, {}, rules);
       if (!value) return false;
       out = plain(fmt::format("{}", *value), words.front().mark_at(0));
       return true;
     };
-    if (first == "expr" && !piped && number(all)) return {};
-    if (first == "bc" && piped && number(out.text)) return {};
+    if (first == "expr" && !piped && number(all, NumberRules::decimal)) return {};
+    if (first == "bc" && piped && number(out.text, NumberRules::decimal)) return {};
     if (first.starts_with("python") && !piped && words.size() == 3 && words[1].text == "-c") {
       std::string text = words[2].text;
       for (const std::string_view around : {"print(", "int("})
         if (text.starts_with(around) && text.ends_with(')'))
           text = text.substr(around.size(), text.size() - around.size() - 1);
-      for (size_t twice = text.find("//"); twice != text.npos; twice = text.find("//", twice))
-        text.erase(twice, 1);
-      if (number(text)) return {};
+      if (number(text, NumberRules::python)) return {};
     }
     if (first == "seq" && !piped && words.size() == 3 && is_digits(words[1].text) &&
         is_digits(words[2].text) && words[1].text.size() < 6 && words[2].text.size() < 6) {
@@ -1826,12 +2065,22 @@ class ShellReader {
     return {Truth::unknown, Truth::unknown};
   }
 
+  // A variable that is local to the function: when that ends, it is what it was.
+  void keep_for_caller(const std::string& name) {
+    const Variable* old = find(name);
+    if (old != nullptr) spend_copy(*old);
+    locals_.back().try_emplace(name, old == nullptr ? std::nullopt : std::optional(*old));
+  }
+
   Outcome call_function(const ShellNode& node, const std::vector<ShellText>& arguments) {
     if (calls_ >= kMostCalls || node.clauses.empty()) return {};
     const Positional before = positional_;
     set_positional(arguments);
     ++calls_;
+    locals_.emplace_back();
     const Outcome o = run(node.clauses.front().body);
+    apply(Changes(std::move(locals_.back())));
+    locals_.pop_back();
     --calls_;
     positional_ = before;
     if (ends_ == Ends::function) ends_ = Ends::no;
@@ -1844,6 +2093,7 @@ class ShellReader {
     std::string path = name.text;
     const size_t open_end = path.rfind(kOpenEnds);
     if (open_end != path.npos) path = path.substr(open_end + 1);
+    if (open_end == path.npos && path.starts_with('/')) return false;  // not beside the script
     while (path.starts_with('/')) path.erase(0, 1);
     const std::optional<std::string> text = path.empty() ? std::nullopt : files_(path);
     if (!text) return false;
@@ -1867,12 +2117,17 @@ class ShellReader {
   Variables variables_;
   std::vector<Changes> journals_;  // what variables were before each branch that is followed
   std::map<std::string, const ShellNode*, std::less<>> functions_;
-  Positional positional_;                     // shared: it is put back after every call and branch
+  std::vector<Changes> locals_;  // what local variables were before each function that is followed
+  Positional positional_;        // shared: it is put back after every call and branch
   std::set<std::string, std::less<>> fixed_;  // that the user gives
   std::vector<std::set<std::string>> under_;  // what the branches hang on that are followed
   Capture* capture_ = nullptr;
-  Ends ends_ = Ends::no, apart_ended_ = Ends::no;
-  bool trains_ = false;  // a command that trains has been met
+  Ends ends_ = Ends::no;
+  Ends apart_ended_ = Ends::no;  // what run_apart() left, and the arguments
+  Positional apart_positional_;
+  int leaves_ = 0;          // loops that `break` or `continue` is about
+  bool may_leave_ = false;  // a branch that may be taken ends a loop or its round
+  bool trains_ = false;     // a command that trains has been met
   size_t spent_ = 0, statements_ = 0;
   int nested_ = 0, follows_ = 0, calls_ = 0, depth_ = 0, sourced_ = 0;
   ShellScript script_;

@@ -49,7 +49,8 @@ struct ShellOpen {
 // What the words after the file say: "SIZE=7B" a variable, any other word the next of $1, $2, ...
 using ShellGiven = std::span<const std::string>;
 
-// The text of a file that a script names, beside it; nothing if there is none.
+// The text of a file that a script names, by its path from the script's folder; nothing if there is
+// none.  Absolute paths are not asked for; of "$DIR/common.sh" it is "common.sh".
 using ShellFiles = std::function<std::optional<std::string>(std::string_view path)>;
 
 struct ShellCommand {

@@ -201,6 +201,7 @@ class ShellParser {
         return node;
       }
       node.kind = ShellNode::Kind::group;
+      node.is_subshell = true;
       ++at_;
       node.clauses.emplace_back();
       statements(node.clauses.back().body, depth + 1);
@@ -305,8 +306,10 @@ class ShellParser {
     at_ = end_of_shell_word(text_, at_, end_);
     skip_blanks();
     if (peek() == '(') {  // for ((i = 0; i < 4; i++))
-      node.words.push_back({at_, at_});
-      at_ = end_of_shell_group(text_, at_, end_);
+      const size_t close = end_of_shell_group(text_, at_, end_);
+      const bool is_double = peek(1) == '(' && close >= at_ + 4;
+      node.words.push_back({at_ + (is_double ? 2 : 1), is_double ? close - 2 : at_ + 1});
+      at_ = close;
     } else {
       node.words.push_back(word());
       skip_blanks();
@@ -375,6 +378,7 @@ class ShellParser {
         at_ += 3;
         skip_blanks();
         node.document = word();
+        node.document_is_string = true;
         continue;
       }
       if (peek() == '<' && peek(1) == '<') {

@@ -57,6 +57,8 @@ struct ShellNode {
   std::vector<ShellClause> clauses{};
   std::optional<ShellRange> document{};  // a here-document or here-string
   bool document_is_plain = false;        // nothing in it is expanded
+  bool document_is_string = false;       // "<<< word"
+  bool is_subshell = false;              // a group: "( ... )"
 };
 
 // The end of the word that begins at `at`: the first blank, line end or operator outside quotes and
