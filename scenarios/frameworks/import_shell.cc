@@ -27,21 +27,12 @@ constexpr size_t kCopied = 8, kComparisons = 8;
 // An open value in a text: a number between these two, which no script has.
 constexpr char kOpenBegins = '\x01', kOpenEnds = '\x02';
 
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_name(char c) {
-  return is_name_start(c) || (c >= '0' && c <= '9');
-}
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 // "--name".
 bool is_option(std::string_view word) {
-  return word.size() > 2 && word.starts_with("--") && is_name_start(word[2]);
+  return word.size() > 2 && word.starts_with("--") && is_shell_name_start(word[2]);
 }
 bool has_open(std::string_view text) {
   return text.find(kOpenBegins) != std::string_view::npos;
@@ -98,9 +89,10 @@ class ShellReader {
     Texts given_words;
     for (const std::string& word : given) {
       const size_t equals = word.find('=');
-      const bool variable = equals != std::string::npos && equals > 0 && is_name_start(word[0]) &&
+      const bool variable = equals != std::string::npos && equals > 0 &&
+                            is_shell_name_start(word[0]) &&
                             std::all_of(word.begin(), word.begin() + static_cast<long>(equals),
-                                        [](char c) { return is_name(c); });
+                                        [](char c) { return is_shell_name(c); });
       ShellText value =
           plain(without_marks(variable ? word.substr(equals + 1) : word), Mark{source, 0, 0});
       if (variable) {
@@ -433,7 +425,7 @@ class ShellReader {
             put(current, any, '\\', in.mark_at(at));
           put(current, any, text[at], in.mark_at(at));
         } else if (quoted && std::string_view("$`\"\\").find(text[at]) == std::string::npos) {
-          if (!is_blank(text[at])) put(current, any, '\\', in.mark_at(at));
+          if (!is_shell_space(text[at])) put(current, any, '\\', in.mark_at(at));
           put(current, any, text[at], in.mark_at(at));
         } else {
           put(current, any, text[at], in.mark_at(at));
@@ -486,7 +478,7 @@ class ShellReader {
   template <typename Finish>
   static void split_into(const ShellText& value, ShellText& current, bool& any, Finish finish) {
     for (size_t at = 0; at < value.text.size(); ++at) {
-      if (is_blank(value.text[at]))
+      if (is_shell_space(value.text[at]))
         finish();
       else
         put(current, any, value.text[at], value.mark_at(at));
@@ -543,9 +535,9 @@ class ShellReader {
       --nested_;
       return close;
     }
-    if (is_name_start(next)) {
+    if (is_shell_name_start(next)) {
       size_t behind = at + 1;
-      while (behind < end && is_name(text[behind])) ++behind;
+      while (behind < end && is_shell_name(text[behind])) ++behind;
       value_of(text.substr(at + 1, behind - at - 1), mark, values);
       return behind;
     }
@@ -610,7 +602,7 @@ class ShellReader {
     const bool indirect = at + 1 < inside.end && text[at] == '!';
     if (counts || indirect) ++at;
     const size_t name_begin = at;
-    while (at < inside.end && is_name(text[at])) ++at;
+    while (at < inside.end && is_shell_name(text[at])) ++at;
     std::string name = text.substr(name_begin, at - name_begin);
     if (name.empty() && at < inside.end &&
         (text[at] == '@' || text[at] == '*' || text[at] == '#')) {
@@ -879,12 +871,12 @@ class ShellReader {
 
   void add_names_in_arithmetic(std::string_view text, std::set<std::string>& names) const {
     for (size_t at = 0; at < text.size();) {
-      if (!is_name_start(text[at])) {
+      if (!is_shell_name_start(text[at])) {
         ++at;
         continue;
       }
       const size_t begin = at;
-      while (at < text.size() && is_name(text[at])) ++at;
+      while (at < text.size() && is_shell_name(text[at])) ++at;
       const Variable* v = find(text.substr(begin, at - begin));
       if (v != nullptr) add_names(joined(v->items).text, names);
     }
@@ -907,7 +899,7 @@ class ShellReader {
     }
     if (!capture.is_known)
       return open({in.text.substr(all.begin, all.end - all.begin), capture.names}, mark);
-    while (!capture.text.text.empty() && is_blank(capture.text.text.back()))
+    while (!capture.text.text.empty() && is_shell_space(capture.text.text.back()))
       capture.text.text.pop_back();
     return capture.text;
   }
@@ -1581,8 +1573,8 @@ class ShellReader {
   static std::optional<Assignment> assignment(const ShellText& in, ShellRange r) {
     const std::string& text = in.text;
     size_t at = r.begin;
-    if (at >= r.end || !is_name_start(text[at])) return {};
-    while (at < r.end && is_name(text[at])) ++at;
+    if (at >= r.end || !is_shell_name_start(text[at])) return {};
+    while (at < r.end && is_shell_name(text[at])) ++at;
     Assignment a;
     a.name = text.substr(r.begin, at - r.begin);
     if (at < r.end && text[at] == '[') {
@@ -1662,8 +1654,8 @@ class ShellReader {
     v.is_array = true;
     const std::string& text = in.text;
     for (size_t at = inside.begin; at < inside.end && !script_.cut;) {
-      if (is_blank(text[at]) ||
-          (text[at] == '\\' && at + 1 < inside.end && is_blank(text[at + 1]))) {
+      if (is_shell_space(text[at]) ||
+          (text[at] == '\\' && at + 1 < inside.end && is_shell_space(text[at + 1]))) {
         at += text[at] == '\\' ? 2 : 1;
         continue;
       }
@@ -1742,7 +1734,7 @@ class ShellReader {
       for (size_t i = 1; is_local && i < node.words.size(); ++i) {
         const ShellRange w = node.words[i];
         const std::string name = in.text.substr(w.begin, w.end - w.begin);
-        if (!std::all_of(name.begin(), name.end(), is_name)) continue;
+        if (!std::all_of(name.begin(), name.end(), is_shell_name)) continue;
         keep_for_caller(name);
         unset_variable(name);
       }
@@ -1905,8 +1897,8 @@ class ShellReader {
   }
 
   static bool is_variable_name(std::string_view name) {
-    return !name.empty() && is_name_start(name[0]) &&
-           std::all_of(name.begin(), name.end(), is_name);
+    return !name.empty() && is_shell_name_start(name[0]) &&
+           std::all_of(name.begin(), name.end(), is_shell_name);
   }
   static int small_number(const std::string& text) {
     return is_digits(text) && text.size() < 6 ? std::stoi(text) : 0;
@@ -1946,8 +1938,8 @@ class ShellReader {
     }
     const size_t end = lines || whole ? text.text.size() : text.text.find('\n');
     const auto field = [&](size_t from, size_t to) {
-      while (from < to && is_blank(text.text[from])) ++from;
-      while (to > from && is_blank(text.text[to - 1])) --to;
+      while (from < to && is_shell_space(text.text[from])) ++from;
+      while (to > from && is_shell_space(text.text[to - 1])) --to;
       ShellText t;
       for (; from < to; ++from) t.append(text.text[from], text.mark_at(from));
       return t;
@@ -1960,7 +1952,7 @@ class ShellReader {
       const bool is_last = !is_array && fields.size() + 1 == names.size();
       const size_t to = is_last ? stop : std::min(text.text.find_first_of(separators, at), stop);
       ShellText t = field(at, to);
-      const bool is_run = lines || (to < stop && !is_blank(text.text[to]));
+      const bool is_run = lines || (to < stop && !is_shell_space(text.text[to]));
       if (!t.text.empty() || is_run) fields.push_back(std::move(t));
       at = to + 1;
     }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "scenarios/frameworks/shell_syntax.h"
+
 namespace stepcast {
 namespace {
 
@@ -28,9 +30,7 @@ class ShellArithmetic {
   static constexpr int kMostNested = 60;
 
   void skip() {
-    while (at_ < text_.size() &&
-           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
-      ++at_;
+    while (at_ < text_.size() && is_shell_space(text_[at_])) ++at_;
   }
   bool take(std::string_view op) {
     skip();
@@ -171,10 +171,7 @@ class ShellArithmetic {
     }
     skip();
     const size_t begin = at_;
-    const auto is_word = [&](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
-    };
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_shell_name(text_[at_])) ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (word.empty()) return {};
     if (word[0] >= '0' && word[0] <= '9') {
@@ -196,9 +193,6 @@ class ShellArithmetic {
   size_t at_ = 0;
 };
 
-bool is_arithmetic_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
-}
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
   const size_t first = std::min(text.find_first_not_of(kBlank), text.size());
@@ -224,13 +218,13 @@ ShellAssigned shell_assigned(std::string_view text) {
   const auto name_before = [&](size_t at) {
     while (at > 0 && (text[at - 1] == ' ' || text[at - 1] == '\t')) --at;
     size_t begin = at;
-    while (begin > 0 && is_arithmetic_name(text[begin - 1])) --begin;
+    while (begin > 0 && is_shell_name(text[begin - 1])) --begin;
     return text.substr(begin, at - begin);
   };
   const auto name_behind = [&](size_t at) {
     while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
     size_t end = at;
-    while (end < text.size() && is_arithmetic_name(text[end])) ++end;
+    while (end < text.size() && is_shell_name(text[end])) ++end;
     return text.substr(at, end - at);
   };
   for (size_t at = 0; at < text.size(); ++at) {

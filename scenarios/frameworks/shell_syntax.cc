@@ -11,9 +11,6 @@ namespace {
 
 constexpr int kMostNested = 100;
 
-bool is_shell_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
 bool is_shell_operator(char c) {
   return c == '\n' || c == ';' || c == '|' || c == '&' || c == '<' || c == '>' || c == '(' ||
          c == ')';

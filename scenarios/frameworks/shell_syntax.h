@@ -61,6 +61,20 @@ struct ShellNode {
   bool is_subshell = false;              // a group: "( ... )"
 };
 
+inline bool is_shell_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+inline bool is_shell_name(char c) {
+  return is_shell_name_start(c) || (c >= '0' && c <= '9');
+}
+// Between the words of a line, and between words on any lines.
+inline bool is_shell_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+inline bool is_shell_space(char c) {
+  return is_shell_blank(c) || c == '\n';
+}
+
 // The end of the word that begins at `at`: the first blank, line end or operator outside quotes and
 // substitutions.  "A=(1 2)" is one word.
 size_t end_of_shell_word(std::string_view text, size_t at, size_t end);
