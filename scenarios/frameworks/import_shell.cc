@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "scenarios/frameworks/shell_arithmetic.h"
 #include "scenarios/frameworks/shell_syntax.h"
@@ -20,54 +21,55 @@ constexpr size_t kMostCharacters = 16'000'000, kMostStatements = 400'000;
 constexpr size_t kLongestText = 250'000;
 constexpr int kMostCalls = 30;
 constexpr size_t kMostRounds = 1000;
+// What copying a variable or a name costs, in characters, and how many comparisons cost one.
+constexpr size_t kCopied = 8, kComparisons = 8;
 
 // An open value in a text: a number between these two, which no script has.
 constexpr char kOpenBegins = '\x01', kOpenEnds = '\x02';
 
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_name(char c) {
-  return is_name_start(c) || (c >= '0' && c <= '9');
-}
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 // "--name".
 bool is_option(std::string_view word) {
-  return word.size() > 2 && word.starts_with("--") && is_name_start(word[2]);
+  return word.size() > 2 && word.starts_with("--") && is_shell_name_start(word[2]);
 }
 bool has_open(std::string_view text) {
   return text.find(kOpenBegins) != std::string_view::npos;
 }
 
-// Patterns of `case`, `==` and ${NAME%...}: '*', '?', and [...] as any character.
-bool fits_pattern(std::string_view pattern, std::string_view text) {
+// Whether `c` is one of the characters between "[" and "]"; "[!...]" is all others.
+bool is_in_set(std::string_view set, char c) {
+  const bool others = set.starts_with('!') || set.starts_with('^');
+  if (others) set.remove_prefix(1);
+  bool in = set.find(c) != set.npos;
+  for (size_t i = 1; i + 1 < set.size(); ++i)
+    in = in || (set[i] == '-' && set[i - 1] <= c && c <= set[i + 1]);
+  return in != others;
+}
+
+// Patterns of `case`, `==` and ${NAME%...}: '*', '?', and [...] as any character.  Counts what it
+// compares, and gives up at `most`.
+bool fits_pattern(std::string_view pattern, std::string_view text, size_t& compared, size_t most) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
+    if (++compared > most) return false;
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       from = t;
-    } else if (p < pattern.size() && pattern[p] == '[' && pattern.find(']', p) != pattern.npos) {
-      const size_t close = pattern.find(']', p);
-      const std::string_view set = pattern.substr(p + 1, close - p - 1);
-      bool in = set.find(text[t]) != set.npos;
-      for (size_t i = 1; i + 1 < set.size(); ++i)
-        in = in || (set[i] == '-' && set[i - 1] <= text[t] && text[t] <= set[i + 1]);
-      if (in) {
-        p = close + 1;
-        ++t;
-      } else if (star != std::string_view::npos) {
-        p = star + 1;
-        t = ++from;
-      } else {
-        return false;
-      }
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
+      continue;
+    }
+    size_t behind = p;  // of what this character fits
+    if (p < pattern.size()) {
+      const size_t close = pattern[p] == '[' ? pattern.find(']', p) : pattern.npos;
+      if (pattern[p] == '[') compared += std::min(close, pattern.size()) - p;
+      if (close != pattern.npos)
+        behind = is_in_set(pattern.substr(p + 1, close - p - 1), text[t]) ? close + 1 : p;
+      else if (pattern[p] == '?' || pattern[p] == text[t])
+        behind = p + 1;
+    }
+    if (behind > p) {
+      p = behind;
       ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1;
@@ -84,19 +86,23 @@ class ShellReader {
  public:
   ShellReader(const SourceRef& source, const ShellGiven& given, const ShellFiles& files)
       : source_(source), files_(files) {
+    Texts given_words;
     for (const std::string& word : given) {
       const size_t equals = word.find('=');
-      const bool variable = equals != std::string::npos && equals > 0 && is_name_start(word[0]) &&
+      const bool variable = equals != std::string::npos && equals > 0 &&
+                            is_shell_name_start(word[0]) &&
                             std::all_of(word.begin(), word.begin() + static_cast<long>(equals),
-                                        [](char c) { return is_name(c); });
-      ShellText value = plain(variable ? word.substr(equals + 1) : word, Mark{source, 0, 0});
+                                        [](char c) { return is_shell_name(c); });
+      ShellText value =
+          plain(without_marks(variable ? word.substr(equals + 1) : word), Mark{source, 0, 0});
       if (variable) {
         variables_[word.substr(0, equals)] = scalar(value);
         fixed_.insert(word.substr(0, equals));
       } else {
-        positional_.push_back(std::move(value));
+        given_words.push_back(std::move(value));
       }
     }
+    set_positional(std::move(given_words));
     read_scheduler_comments(source->text);
   }
 
@@ -106,6 +112,7 @@ class ShellReader {
   }
 
  private:
+  using Texts = std::vector<ShellText>;
   using Items = std::vector<std::pair<std::string, ShellText>>;
   struct Variable {
     Items items{};
@@ -113,6 +120,8 @@ class ShellReader {
   };
   using Variables = std::map<std::string, Variable, std::less<>>;
   using Changes = std::map<std::string, std::optional<Variable>, std::less<>>;
+
+  using Positional = std::shared_ptr<const Texts>;
 
   enum class Truth : uint8_t { no, yes, unknown };
   static Truth truth_of(bool b) { return b ? Truth::yes : Truth::no; }
@@ -125,7 +134,7 @@ class ShellReader {
     std::set<std::string> names{};
     bool is_test = false;
   };
-  enum class Ends : uint8_t { no, function, script };
+  enum class Ends : uint8_t { no, round, loop, function, script };
 
   // An entry of the table of open values.
   struct Open {
@@ -148,12 +157,22 @@ class ShellReader {
     return v;
   }
 
-  // A source as text with places, without what could be taken for an open value.
+  void set_positional(Texts words) {
+    spend(words.size() * kCopied);
+    positional_ = std::make_shared<const Texts>(std::move(words));
+  }
+
+  // Without what could be taken for an open value.
+  static std::string without_marks(std::string text) {
+    for (char& c : text)
+      if (c == kOpenBegins || c == kOpenEnds || c == '\0') c = ' ';
+    return text;
+  }
+
+  // A source as text with places.
   const ShellText& whole(const SourceRef& source) {
     ShellText& t = inputs_.emplace_back();
-    t.text = source->text;
-    for (char& c : t.text)
-      if (c == kOpenBegins || c == kOpenEnds || c == '\0') c = ' ';
+    t.text = without_marks(source->text);
     size_t at = 0;
     for (int line = 1; at < t.text.size(); ++line) {
       t.places.push_back({at, {source, line, 1}});
@@ -167,6 +186,13 @@ class ShellReader {
   bool spend(size_t characters) {
     spent_ += characters;
     return spent_ < kMostCharacters;
+  }
+  void spend_copy(const Variable& v) { spend((v.items.size() + 1) * kCopied); }
+  bool fits(std::string_view pattern, std::string_view text) {
+    size_t compared = 0;
+    const bool fit = fits_pattern(pattern, text, compared, kMostCharacters * kComparisons);
+    spend(compared / kComparisons);
+    return fit;
   }
   bool may_go_on(const Mark& mark) {
     if (spent_ < kMostCharacters && ++statements_ < kMostStatements) return true;
@@ -287,6 +313,7 @@ class ShellReader {
   Variable& change(const std::string& name) {
     if (!journals_.empty() && !journals_.back().contains(name)) {
       const Variable* old = find(name);
+      if (old != nullptr) spend_copy(*old);
       journals_.back()[name] = old == nullptr ? std::nullopt : std::optional(*old);
     }
     return variables_[name];
@@ -358,7 +385,7 @@ class ShellReader {
 
   // --- expansion
 
-  enum class Split : uint8_t { words, no };
+  enum class Split : uint8_t { words, no, document };
 
   static void put(ShellText& current, bool& any, char c, const Mark& mark) {
     current.append(c, mark);
@@ -379,12 +406,12 @@ class ShellReader {
     spend(range.end - range.begin);
     for (size_t at = range.begin; at < range.end && !script_.cut;) {
       const char c = text[at];
-      if (c == '\'' && !quoted) {
+      if (c == '\'' && !quoted && split != Split::document) {
         any = true;
         for (++at; at < range.end && text[at] != '\''; ++at)
           put(current, any, text[at], in.mark_at(at));
         ++at;
-      } else if (c == '"') {
+      } else if (c == '"' && split != Split::document) {
         quoted = !quoted;
         any = true;
         ++at;
@@ -392,9 +419,13 @@ class ShellReader {
         ++at;
         if (text[at] == '\r' && at + 1 < range.end && text[at + 1] == '\n') ++at;
         if (text[at] == '\n') {
-          if (quoted || split == Split::no) put(current, any, ' ', in.mark_at(at));
+          if (quoted || split != Split::words) put(current, any, ' ', in.mark_at(at));
+        } else if (split == Split::document) {
+          if (std::string_view("$`\\").find(text[at]) == std::string::npos)
+            put(current, any, '\\', in.mark_at(at));
+          put(current, any, text[at], in.mark_at(at));
         } else if (quoted && std::string_view("$`\"\\").find(text[at]) == std::string::npos) {
-          if (!is_blank(text[at])) put(current, any, '\\', in.mark_at(at));
+          if (!is_shell_space(text[at])) put(current, any, '\\', in.mark_at(at));
           put(current, any, text[at], in.mark_at(at));
         } else {
           put(current, any, text[at], in.mark_at(at));
@@ -416,7 +447,7 @@ class ShellReader {
           if (!script_.cut) script_.cut = in.mark_at(before);
           break;
         }
-        if (split == Split::no || (quoted && !is_list)) {
+        if (split != Split::words || (quoted && !is_list)) {
           for (size_t i = 0; i < values.size(); ++i) {
             if (i > 0) current.text += ' ';
             current.append(values[i]);
@@ -447,7 +478,7 @@ class ShellReader {
   template <typename Finish>
   static void split_into(const ShellText& value, ShellText& current, bool& any, Finish finish) {
     for (size_t at = 0; at < value.text.size(); ++at) {
-      if (is_blank(value.text[at]))
+      if (is_shell_space(value.text[at]))
         finish();
       else
         put(current, any, value.text[at], value.mark_at(at));
@@ -468,16 +499,10 @@ class ShellReader {
     return words;
   }
 
-  ShellText one_text(const ShellText& in, ShellRange range) {
+  ShellText one_text(const ShellText& in, ShellRange range, Split split = Split::no) {
     ShellText all;
-    for (const ShellText& t : expand(in, range, Split::no)) all.append(t);
+    for (const ShellText& t : expand(in, range, split)) all.append(t);
     return all;
-  }
-
-  static ShellRange trimmed(const ShellText& in, ShellRange r) {
-    while (r.begin < r.end && is_blank(in.text[r.begin])) ++r.begin;
-    while (r.end > r.begin && is_blank(in.text[r.end - 1])) --r.end;
-    return r;
   }
 
   // At '$' or '`': what it becomes, and the place behind it; the same place if it stands for
@@ -510,9 +535,9 @@ class ShellReader {
       --nested_;
       return close;
     }
-    if (is_name_start(next)) {
+    if (is_shell_name_start(next)) {
       size_t behind = at + 1;
-      while (behind < end && is_name(text[behind])) ++behind;
+      while (behind < end && is_shell_name(text[behind])) ++behind;
       value_of(text.substr(at + 1, behind - at - 1), mark, values);
       return behind;
     }
@@ -521,12 +546,12 @@ class ShellReader {
       return at + 2;
     }
     if (next == '@' || next == '*') {
-      values = positional_;
+      values = *positional_;
       is_list = true;
       return at + 2;
     }
     if (next == '#') {
-      values.push_back(plain(fmt::format("{}", positional_.size()), mark));
+      values.push_back(plain(fmt::format("{}", positional_->size()), mark));
       return at + 2;
     }
     if (next == '?') {
@@ -543,15 +568,15 @@ class ShellReader {
   // The value of $NAME or $1, open if nothing sets it.
   void value_of(const std::string& name, const Mark& mark, std::vector<ShellText>& values) {
     if (is_digits(name)) {
-      if (name == "0") {
-        values.push_back(plain("./" + source_->name.substr(source_->name.rfind('/') + 1), mark));
-        return;
-      }
       size_t index = 0;
       for (const char c : name)
         index = std::min<size_t>(index * 10 + static_cast<size_t>(c - '0'), 1'000'000);
-      if (index <= positional_.size()) {
-        values.push_back(positional_[index - 1]);
+      if (index == 0) {
+        values.push_back(plain("./" + source_->name.substr(source_->name.rfind('/') + 1), mark));
+        return;
+      }
+      if (index <= positional_->size()) {
+        values.push_back((*positional_)[index - 1]);
       } else if (calls_ == 0) {
         values.push_back(unset(name, "$" + name, mark));
       }
@@ -577,12 +602,12 @@ class ShellReader {
     const bool indirect = at + 1 < inside.end && text[at] == '!';
     if (counts || indirect) ++at;
     const size_t name_begin = at;
-    while (at < inside.end && is_name(text[at])) ++at;
+    while (at < inside.end && is_shell_name(text[at])) ++at;
     std::string name = text.substr(name_begin, at - name_begin);
     if (name.empty() && at < inside.end &&
         (text[at] == '@' || text[at] == '*' || text[at] == '#')) {
       if (text[at] == '#') {
-        values.push_back(plain(fmt::format("{}", positional_.size()), mark));
+        values.push_back(plain(fmt::format("{}", positional_->size()), mark));
         return;
       }
       name = "@";
@@ -595,7 +620,8 @@ class ShellReader {
     if (name == "@") {
       is_list = true;
       known = true;
-      for (const ShellText& p : positional_) v.items.emplace_back("", p);
+      spend(positional_->size() * kCopied);
+      for (const ShellText& p : *positional_) v.items.emplace_back("", p);
     } else if (is_digits(name)) {
       std::vector<ShellText> value;
       value_of(name, mark, value);
@@ -610,6 +636,7 @@ class ShellReader {
         name = target;
       }
       if (const Variable* found = find(name)) {
+        spend_copy(*found);
         v = *found;
         known = true;
       }
@@ -713,7 +740,7 @@ class ShellReader {
       }
       if (v.is_array || v.items.size() > 1) {
         for (size_t i = static_cast<size_t>(*from); i < v.items.size(); ++i)
-          if (!length || i < static_cast<size_t>(*from + *length))
+          if (!length || i - static_cast<size_t>(*from) < static_cast<size_t>(*length))
             values.push_back(v.items[i].second);
       } else if (static_cast<size_t>(*from) <= value.text.size()) {
         const size_t count = length ? static_cast<size_t>(*length) : std::string::npos;
@@ -737,11 +764,11 @@ class ShellReader {
       if (has_open(pattern) || value.text.size() > 10'000) return false;
       const std::string& t = value.text;
       std::optional<size_t> cut;
-      for (size_t i = 0; i <= t.size(); ++i) {
+      for (size_t i = 0; i <= t.size() && spent_ < kMostCharacters; ++i) {
         const size_t n = longest ? t.size() - i : i;  // characters that go
         const std::string_view part = kind == '#' ? std::string_view(t).substr(0, n)
                                                   : std::string_view(t).substr(t.size() - n);
-        if (fits_pattern(pattern, part)) {
+        if (fits(pattern, part)) {
           cut = n;
           break;
         }
@@ -795,14 +822,19 @@ class ShellReader {
     for (const char c : text)
       if (c != '"' && c != '\'') plain_text += c;
     if (has_open(plain_text)) {
+      for (const std::string& name : shell_assigned(plain_text).names)
+        assign(name, unknown(name, in.mark_at(inside.begin)));
       add_names(plain_text, names);
       add_names_in_arithmetic(plain_text, names);
       return {};
     }
+    const ShellAssigned assigned = shell_assigned(plain_text);
+    if (!assigned.names.empty()) return set_number(assigned, in.mark_at(inside.begin), names);
     const auto value =
         shell_number(plain_text, [&](const std::string& name) -> std::optional<std::string> {
           if (const Variable* v = find(name)) {
             const std::string t = joined(v->items).text;
+            spend(t.size() / kCopied);
             if (!has_open(t)) return t;
             add_names(t, names);
             return {};
@@ -814,14 +846,37 @@ class ShellReader {
     return value;
   }
 
+  // "A *= 2" and "A++" as they are; of more than that the variables are open.
+  std::optional<int64_t> set_number(const ShellAssigned& assigned, const Mark& mark,
+                                    std::set<std::string>& names) {
+    if (assigned.value) {
+      const std::string& name = assigned.names.front();
+      const auto value_of = [&](const std::string& wanted) -> std::optional<std::string> {
+        const Variable* v = find(wanted);
+        const std::string t = v == nullptr ? "" : joined(v->items).text;
+        spend(t.size() / kCopied);
+        add_names(t, names);
+        if (v == nullptr) names.insert(wanted);
+        return v == nullptr || has_open(t) ? std::nullopt : std::optional(t.empty() ? "0" : t);
+      };
+      if (const auto value = shell_number(*assigned.value, value_of)) {
+        const auto before = assigned.is_before ? shell_number(name, value_of) : value;
+        assign(name, scalar(plain(fmt::format("{}", *value), mark)));
+        return before;
+      }
+    }
+    for (const std::string& name : assigned.names) assign(name, unknown(name, mark));
+    return {};
+  }
+
   void add_names_in_arithmetic(std::string_view text, std::set<std::string>& names) const {
     for (size_t at = 0; at < text.size();) {
-      if (!is_name_start(text[at])) {
+      if (!is_shell_name_start(text[at])) {
         ++at;
         continue;
       }
       const size_t begin = at;
-      while (at < text.size() && is_name(text[at])) ++at;
+      while (at < text.size() && is_shell_name(text[at])) ++at;
       const Variable* v = find(text.substr(begin, at - begin));
       if (v != nullptr) add_names(joined(v->items).text, names);
     }
@@ -833,10 +888,10 @@ class ShellReader {
     Capture capture;
     if (nested_ < 20) {
       ++nested_;
-      const ShellNodes nodes = parse_shell(in, inside);
+      const ShellNodes& nodes = parsed(in, inside);
       Capture* outer = capture_;
       capture_ = &capture;
-      run_apart([&] { run(nodes); });
+      run_in_subshell([&] { run(nodes); });
       capture_ = outer;
       --nested_;
     } else {
@@ -844,7 +899,7 @@ class ShellReader {
     }
     if (!capture.is_known)
       return open({in.text.substr(all.begin, all.end - all.begin), capture.names}, mark);
-    while (!capture.text.text.empty() && is_blank(capture.text.text.back()))
+    while (!capture.text.text.empty() && is_shell_space(capture.text.text.back()))
       capture.text.text.pop_back();
     return capture.text;
   }
@@ -858,19 +913,37 @@ class ShellReader {
   };
 
   void follow(const ShellText& in, const std::vector<ShellText>* arguments) {
-    const ShellNodes& nodes = parsed_.emplace_back(parse_shell(in, {0, in.text.size()}));
-    const std::vector<ShellText> before = positional_;
-    if (arguments != nullptr) positional_ = *arguments;
+    const ShellNodes& nodes = parsed(in, {0, in.text.size()});
+    const Positional before = positional_;
+    if (arguments != nullptr) set_positional(*arguments);
     if (++follows_ < kMostCalls) run(nodes);
     --follows_;
     positional_ = before;
+  }
+
+  // The statements of a text.  They are kept: functions are defined by them, and what is in a loop
+  // is read once.
+  const ShellNodes& parsed(const ShellText& in, ShellRange range) {
+    const auto [known, is_new] = parsed_.try_emplace({&in, range.begin, range.end});
+    if (is_new) known->second = parse_shell(in, range, nodes_left_);
+    if (nodes_left_ == 0 && !script_.cut) script_.cut = in.mark_at(range.begin);
+    return known->second;
+  }
+
+  // In "( ... )" and "$( ... )": functions that are defined there are not known outside.
+  template <typename What>
+  void run_in_subshell(What what) {
+    spend(functions_.size() * kCopied);
+    const auto functions = functions_;
+    run_apart(what);
+    functions_ = functions;
   }
 
   // Carries `what` out, and undoes what it did to variables.
   template <typename What>
   Changes run_apart(What what) {
     const Ends ends = ends_;
-    const std::vector<ShellText> positional = positional_;
+    const Positional positional = positional_;
     journals_.emplace_back();
     what();
     Changes changes;
@@ -878,6 +951,7 @@ class ShellReader {
     journals_.pop_back();
     for (const auto& [name, old] : journal) {
       const auto now = variables_.find(name);
+      if (now != variables_.end()) spend_copy(now->second);
       changes[name] = now == variables_.end() ? std::nullopt : std::optional(now->second);
       if (old)
         variables_[name] = *old;
@@ -885,6 +959,7 @@ class ShellReader {
         variables_.erase(now);
     }
     spend(journal.size());
+    apart_positional_ = positional_;
     positional_ = positional;
     apart_ended_ = ends_;
     ends_ = ends;
@@ -893,6 +968,7 @@ class ShellReader {
 
   void apply(const Changes& changes) {
     for (const auto& [name, value] : changes) {
+      if (value) spend_copy(*value);
       change(name) = value ? *value : Variable{};
       if (!value) variables_.erase(name);
     }
@@ -900,7 +976,8 @@ class ShellReader {
 
   Outcome run(const ShellNodes& nodes) {
     Outcome last;
-    for (const ShellNode& node : nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const ShellNode& node = nodes[i];
       if (ends_ != Ends::no || script_.cut) return last;
       if (node.joined == ShellNode::Joined::if_yes || node.joined == ShellNode::Joined::if_no) {
         const bool wanted = node.joined == ShellNode::Joined::if_yes;
@@ -921,8 +998,18 @@ class ShellReader {
           continue;
         }
         if (last.truth == Truth::unknown && !wanted) continue;  // a program: it succeeds
+        // "[ -f FILE ] || exit" is not what a training does.
+        Outcome next;
+        branch({{Outcome{}, [&] { next = run_one(node); }}});
+        last = next;
+        continue;
       }
-      last = run_one(node);
+      const bool in_pipe = node.joined == ShellNode::Joined::pipe ||
+                           (i + 1 < nodes.size() && nodes[i + 1].joined == ShellNode::Joined::pipe);
+      if (in_pipe)
+        run_in_subshell([&] { last = run_one(node); });
+      else
+        last = run_one(node);
     }
     return last;
   }
@@ -935,7 +1022,7 @@ class ShellReader {
   }
 
   // What a list of commands in a condition says.
-  Outcome condition(const ShellNodes& nodes) {
+  Outcome condition(const ShellNodes& nodes, bool of_loop = false) {
     Outcome all;
     bool first = true;
     for (const ShellNode& node : nodes) {
@@ -955,7 +1042,7 @@ class ShellReader {
       first = false;
     }
     // A program is not known to succeed: a branch about it is none that a training needs.
-    if (all.truth == Truth::unknown && all.names.empty()) {
+    if (all.truth == Truth::unknown && all.names.empty() && !of_loop) {
       all.truth = Truth::no;
       all.unset = Truth::no;
     }
@@ -980,6 +1067,7 @@ class ShellReader {
       const bool trained = trains_;
       if (!is_sure) {
         names.insert(b.condition.names.begin(), b.condition.names.end());
+        spend(names.size() * kCopied);
         maybe = true;
         under_.push_back(names);
       }
@@ -999,9 +1087,11 @@ class ShellReader {
       }
       if (is_sure) {
         apply(changes);
+        positional_ = apart_positional_;  // "shift" in a `case`
         ends_ = ended;
         return;
       }
+      if (ended == Ends::loop || ended == Ends::round) may_leave_ = true;
       if (is_unset_one) if_unset = outcomes.size();
       outcomes.push_back(changes);
       if (b.condition.truth == Truth::yes) {
@@ -1042,7 +1132,7 @@ class ShellReader {
         else
           values.emplace_back();
         if (values.back())
-          for (const auto& [k, text] : values.back()->items) spend(text.text.size());
+          for (const auto& [k, text] : values.back()->items) spend(text.text.size() + kCopied);
       }
       if (script_.cut) return;
       bool same = true;
@@ -1146,9 +1236,16 @@ class ShellReader {
         functions_[std::string(node.in->text, node.words.front().begin,
                                node.words.front().end - node.words.front().begin)] = &node;
         break;
-      case ShellNode::Kind::group:
-        for (const ShellClause& clause : node.clauses) outcome = run(clause.body);
+      case ShellNode::Kind::group: {
+        const auto inside = [&] {
+          for (const ShellClause& clause : node.clauses) outcome = run(clause.body);
+        };
+        if (node.is_subshell)
+          run_in_subshell(inside);
+        else
+          inside();
         break;
+      }
     }
     --depth_;
     if (node.negated) {
@@ -1188,14 +1285,14 @@ class ShellReader {
   Outcome compared(const std::string& text, const std::string& pattern) {
     if (pattern == "*") return {};
     if (!has_open(text) && !has_open(pattern)) {
-      const Truth t = truth_of(fits_pattern(pattern, text));
+      const Truth t = truth_of(fits(pattern, text));
       return {t, t};
     }
     Outcome o{Truth::unknown, Truth::unknown};
     add_names(text, o.names);
     add_names(pattern, o.names);
     const std::string a = emptied(text), b = emptied(pattern);
-    if (!has_open(a) && !has_open(b)) o.unset = truth_of(fits_pattern(b, a));
+    if (!has_open(a) && !has_open(b)) o.unset = truth_of(fits(b, a));
     for (const auto& [open, other] : {std::pair(&text, &pattern), std::pair(&pattern, &text)}) {
       const auto only = only_open(*open);
       if (!only || has_open(*other) || other->empty() || opens_[*only].names.size() != 1) continue;
@@ -1208,6 +1305,8 @@ class ShellReader {
   }
 
   void each(const ShellNode& node) {
+    if (!node.words.empty() && node.in->text[node.words.front().begin - 1] == '(')
+      return counted(node);
     const std::string name =
         node.words.empty()
             ? ""
@@ -1219,38 +1318,107 @@ class ShellReader {
         all.push_back(std::move(t));
     size_t round = 0;
     for (const ShellText& t : all) {
-      if (++round > kMostRounds || script_.cut) return;
+      if (script_.cut) return;
+      if (++round > kMostRounds) return follow_in_part(node, name);
       const bool trained = trains_;
       if (only_open(t.text) && opens_[*only_open(t.text)].names.empty())
-        assign(name, scalar(open({"$" + name, {name}}, t.mark_at(0))));
+        assign(name, unknown(name, t.mark_at(0)));
       else
         assign(name, scalar(t));
       for (const ShellClause& c : node.clauses) run(c.body);
+      if (may_leave_) return follow_in_part(node, name);
       // A loop that trains again and again: its first run.
-      if ((trains_ && !trained) || ends_ != Ends::no) return;
+      if (leaves_loop() || (trains_ && !trained)) return;
     }
-    if (all.empty() && node.words.size() == 1 && name.empty())  // for ((...))
+  }
+
+  // After a round: whether it was the last.
+  bool leaves_loop() {
+    if (ends_ != Ends::round && ends_ != Ends::loop) return ends_ != Ends::no;
+    const bool is_last = ends_ == Ends::loop || leaves_ > 1;
+    if (--leaves_ == 0) ends_ = Ends::no;
+    return is_last;
+  }
+
+  // for ((i = 0; i < 4; i++))
+  void counted(const ShellNode& node) {
+    const ShellRange all = node.words.front();
+    std::vector<ShellRange> parts{{all.begin, all.begin}};
+    for (size_t at = all.begin; at < all.end; ++at) {
+      if (node.in->text[at] == ';')
+        parts.push_back({at + 1, at + 1});
+      else
+        parts.back().end = at + 1;
+    }
+    if (parts.size() != 3) return follow_in_part(node, {});
+    arithmetic(*node.in, parts[0]);
+    for (size_t round = 0; !script_.cut; ++round) {
+      const Outcome o = parts[1].empty() ? Outcome{} : arithmetic(*node.in, parts[1]);
+      if (o.truth == Truth::no) return;
+      const bool trained = trains_;
+      if (o.truth == Truth::unknown || round >= kMostRounds) return follow_in_part(node, {});
       for (const ShellClause& c : node.clauses) run(c.body);
+      if (may_leave_) return follow_in_part(node, {});
+      if (leaves_loop() || (trains_ && !trained)) return;
+      arithmetic(*node.in, parts[2]);
+    }
   }
 
   void loop(const ShellNode& node) {
-    for (const ShellClause& c : node.clauses) {
-      for (size_t round = 0; round < kMostRounds && !script_.cut; ++round) {
-        Outcome o = condition(c.condition);
-        if (node.until) o.truth = negated(o.truth);
-        // `while true` goes on until something ends it.
-        if (o.truth == Truth::no) return;
-        const bool trained = trains_;
-        if (o.truth == Truth::unknown) {
-          branch({{o, [&] { run(c.body); }}});
-          return;
-        }
-        const size_t before = positional_.size();
-        run(c.body);
-        if ((trains_ && !trained) || ends_ != Ends::no) return;
-        if (o.is_test ? false : before == positional_.size()) return;
+    const ShellClause& c = node.clauses.front();
+    for (size_t round = 0; !script_.cut; ++round) {
+      const Outcome asked = condition(c.condition, true);
+      Outcome o = asked;
+      if (node.until) o.truth = negated(o.truth);
+      // `while true` goes on until something ends it.
+      if (o.truth == Truth::no) return;
+      const bool trained = trains_;
+      if (o.truth == Truth::unknown && !o.names.empty()) {
+        branch({{o, [&] { run(c.body); }}});
+        leave_unknown_loop();
+        return;
+      }
+      // How often a program succeeds is not known.
+      if (o.truth == Truth::unknown || round >= kMostRounds) return follow_in_part(node, {});
+      const size_t before = positional_->size();
+      run(c.body);
+      if (may_leave_) return follow_in_part(node, {});
+      if (leaves_loop() || (trains_ && !trained)) return;
+      if (o.is_test ? false : before == positional_->size()) return follow_in_part(node, {});
+    }
+  }
+
+  void leave_unknown_loop() {
+    may_leave_ = false;
+    if (ends_ == Ends::round || ends_ == Ends::loop) ends_ = Ends::no;
+  }
+
+  // A loop of which is not known how often it goes round: what it sets is open.
+  void follow_in_part(const ShellNode& node, const std::string& name) {
+    Changes changes = run_apart([&] {
+      for (const ShellClause& c : node.clauses) run(c.body);
+    });
+    leave_unknown_loop();
+    if (!name.empty()) changes.try_emplace(name, std::nullopt);
+    for (const auto& [changed, value] : changes) {
+      if (fixed_.contains(changed)) continue;
+      const Mark mark = node.in->mark_at(place_of(node));
+      // Of arguments that are collected what they may be is kept.
+      if (holds_options({value})) {
+        const Variable* old = find(changed);
+        change(changed) =
+            one_of({old ? std::optional(*old) : std::nullopt, value}, changed, {changed});
+      } else {
+        const bool is_array = value && value->is_array;
+        change(changed) = unknown(changed, mark);
+        variables_[changed].is_array = is_array;
       }
     }
+  }
+
+  // A variable that is set to what is not known; it can be given under its name.
+  Variable unknown(const std::string& name, const Mark& mark) {
+    return scalar(open({"$" + name, {name}}, mark));
   }
 
   // --- tests
@@ -1361,7 +1529,7 @@ class ShellReader {
       if (ends && !pattern.empty()) pattern.pop_back();
       if (pattern.find_first_of(".*+?()[]{}|\\^$") != pattern.npos)
         return {Truth::unknown, Truth::unknown};
-      const Truth t = truth_of(fits_pattern((begins ? "" : "*") + pattern + (ends ? "" : "*"), a));
+      const Truth t = truth_of(fits((begins ? "" : "*") + pattern + (ends ? "" : "*"), a));
       return {t, t};
     }
     if (op == "-ef" || op == "-nt" || op == "-ot") return {Truth::no, Truth::no};
@@ -1375,10 +1543,11 @@ class ShellReader {
     return o;
   }
 
-  Truth ordered(const std::string& a, const std::string& op, const std::string& b) const {
+  Truth ordered(const std::string& a, const std::string& op, const std::string& b) {
     const auto names = [&](const std::string& name) -> std::optional<std::string> {
       const Variable* v = find(name);
       const std::string t = v == nullptr ? "" : joined(v->items).text;
+      spend(t.size() / kCopied);
       return has_open(t) || t.empty() ? std::nullopt : std::optional(t);
     };
     const auto x = shell_number(a, names), y = shell_number(b, names);
@@ -1404,8 +1573,8 @@ class ShellReader {
   static std::optional<Assignment> assignment(const ShellText& in, ShellRange r) {
     const std::string& text = in.text;
     size_t at = r.begin;
-    if (at >= r.end || !is_name_start(text[at])) return {};
-    while (at < r.end && is_name(text[at])) ++at;
+    if (at >= r.end || !is_shell_name_start(text[at])) return {};
+    while (at < r.end && is_shell_name(text[at])) ++at;
     Assignment a;
     a.name = text.substr(r.begin, at - r.begin);
     if (at < r.end && text[at] == '[') {
@@ -1430,6 +1599,7 @@ class ShellReader {
                 {a.value.begin + 1, text[a.value.end - 1] == ')' ? a.value.end - 1 : a.value.end});
       if (a.appends) {
         Variable old = find(a.name) == nullptr ? Variable{} : *find(a.name);
+        spend_copy(old);
         if (!old.is_array)
           std::erase_if(old.items, [](const auto& i) { return i.second.text.empty(); });
         for (auto& [k, item] : v.items) {
@@ -1454,7 +1624,7 @@ class ShellReader {
           known->second = value;
         else
           v.items.emplace_back(key, value);
-        for (const auto& [k, t] : v.items) spend(t.text.size() / 16 + 1);
+        for (const auto& [k, t] : v.items) spend(t.text.size() / 16 + kCopied);
       } else if (a.appends) {
         if (const Variable* old = find(a.name)) v = *old;
         if (v.items.empty()) v = scalar({});
@@ -1469,11 +1639,13 @@ class ShellReader {
       }
     }
     const Mark mark = in.mark_at(a.value.begin);
-    const std::string shown_value = shown(joined(v.items).text);
-    assign(a.name, std::move(v));
     if (exports || a.name.find("NCCL") != std::string::npos || a.name.starts_with("CUDA_") ||
-        a.name.starts_with("NVTE_"))
-      script_.exported.emplace_back(a.name, ShellWord{shown_value, mark, nullptr});
+        a.name.starts_with("NVTE_")) {
+      const std::string value = shown(joined(v.items).text);
+      spend(value.size());
+      script_.exported.emplace_back(a.name, ShellWord{value, mark, nullptr});
+    }
+    assign(a.name, std::move(v));
   }
 
   // The elements between "(" and ")".
@@ -1482,8 +1654,8 @@ class ShellReader {
     v.is_array = true;
     const std::string& text = in.text;
     for (size_t at = inside.begin; at < inside.end && !script_.cut;) {
-      if (is_blank(text[at]) ||
-          (text[at] == '\\' && at + 1 < inside.end && is_blank(text[at + 1]))) {
+      if (is_shell_space(text[at]) ||
+          (text[at] == '\\' && at + 1 < inside.end && is_shell_space(text[at + 1]))) {
         at += text[at] == '\\' ? 2 : 1;
         continue;
       }
@@ -1507,28 +1679,36 @@ class ShellReader {
     return v;
   }
 
+  // ((...)): what it sets, and whether it is not 0.
+  Outcome arithmetic(const ShellText& in, ShellRange inside) {
+    std::set<std::string> names;
+    Outcome o{Truth::unknown, Truth::unknown};
+    o.is_test = true;
+    if (const auto value = number_of(in, inside, names)) {
+      o.truth = o.unset = truth_of(*value != 0);
+    } else {
+      o.names = names;
+      std::set<std::string> ignored;
+      if (const auto empty = number_of(in, inside, ignored, true)) o.unset = truth_of(*empty != 0);
+    }
+    return o;
+  }
+
   Outcome command(const ShellNode& node) {
     const ShellText& in = *node.in;
     if (node.words.empty()) return {};
     const std::string_view first(in.text.data() + node.words.front().begin,
                                  node.words.front().end - node.words.front().begin);
     if (first.starts_with("((")) {
-      std::set<std::string> names;
-      const ShellRange inside{node.words.front().begin + 2,
-                              std::max(node.words.front().end - 2, node.words.front().begin + 2)};
-      Outcome o{Truth::unknown, Truth::unknown};
-      o.is_test = true;
-      if (const auto value = number_of(in, inside, names)) {
-        o.truth = o.unset = truth_of(*value != 0);
-      } else {
-        o.names = names;
-        std::set<std::string> ignored;
-        if (const auto empty = number_of(in, inside, ignored, true))
-          o.unset = truth_of(*empty != 0);
-      }
+      return arithmetic(in, {node.words.front().begin + 2,
+                             std::max(node.words.front().end - 2, node.words.front().begin + 2)});
+    }
+    if (first == "let") {
+      Outcome o;
+      for (size_t i = 1; i < node.words.size(); ++i) o = arithmetic(in, node.words[i]);
       return o;
     }
-    if (first == "[" || first == "[[" || first == "test") return tested(node, first);
+    if (first == "[" || first == "[[" || first == "test") return tested(node);
     size_t at = 0;
     bool exports = false, declares = false;
     if (first == "export" || first == "declare" || first == "local" || first == "readonly" ||
@@ -1546,7 +1726,18 @@ class ShellReader {
         break;
     }
     if (declares || at == node.words.size()) {
-      for (const Assignment& a : assignments) assign(in, a, exports);
+      const bool is_local = declares && !exports && first != "readonly" && !locals_.empty();
+      for (const Assignment& a : assignments) {
+        if (is_local) keep_for_caller(a.name);
+        assign(in, a, exports);
+      }
+      for (size_t i = 1; is_local && i < node.words.size(); ++i) {
+        const ShellRange w = node.words[i];
+        const std::string name = in.text.substr(w.begin, w.end - w.begin);
+        if (!std::all_of(name.begin(), name.end(), is_shell_name)) continue;
+        keep_for_caller(name);
+        unset_variable(name);
+      }
       return {};
     }
     // "NAME=value program": for the program alone.
@@ -1561,14 +1752,18 @@ class ShellReader {
     }
     Outcome o;
     rest();
-    const Changes ignored = run_apart([&] {
+    Changes changes = run_apart([&] {
       for (const Assignment& a : assignments) assign(in, a, false);
       o = call(node, words);
     });
+    for (const Assignment& a : assignments) changes.erase(a.name);
+    apply(changes);
+    positional_ = apart_positional_;
+    ends_ = apart_ended_;
     return o;
   }
 
-  Outcome tested(const ShellNode& node, std::string_view first) {
+  Outcome tested(const ShellNode& node) {
     std::vector<std::string> words;
     for (size_t i = 1; i < node.words.size(); ++i) {
       const std::string_view raw(node.in->text.data() + node.words[i].begin,
@@ -1576,7 +1771,6 @@ class ShellReader {
       if (raw == "]" || raw == "]]") break;
       words.push_back(one_text(*node.in, node.words[i]).text);
     }
-    static_cast<void>(first);
     return test(words);
   }
 
@@ -1607,27 +1801,43 @@ class ShellReader {
     }
     if (first == "true" || first == ":") return {};
     if (first == "false") return {Truth::no, Truth::no};
-    if (first == "break" || first == "continue") return {};
+    if (first == "break" || first == "continue") {
+      ends_ = first == "break" ? Ends::loop : Ends::round;
+      leaves_ = arguments.empty() ? 1 : std::max(1, small_number(arguments[0].text));
+      return {};
+    }
     if (first == "shift") {
       size_t count = 1;
       if (!arguments.empty() && is_digits(arguments[0].text) && arguments[0].text.size() < 6)
         count = std::stoul(arguments[0].text);
-      positional_.erase(positional_.begin(), positional_.begin() + static_cast<long>(std::min(
-                                                                       count, positional_.size())));
+      count = std::min(count, positional_->size());
+      set_positional({positional_->begin() + static_cast<long>(count), positional_->end()});
       return {};
     }
     if (first == "set") {
       if (!arguments.empty() && arguments[0].text == "--")
-        positional_.assign(arguments.begin() + 1, arguments.end());
+        set_positional({arguments.begin() + 1, arguments.end()});
       return {};
     }
     if (first == "unset") {
       for (const ShellText& t : arguments) unset_variable(t.text);
       return {};
     }
-    if (first == "let") return {};
-    if (first == "read" && node.document) {
-      if (!arguments.empty()) assign(arguments.back().text, scalar(document_of(node)));
+    if (first == "read" || first == "mapfile" || first == "readarray") {
+      read_input(node, arguments, words.front().mark_at(0), first != "read");
+      return {Truth::unknown, Truth::unknown};
+    }
+    if (first == "getopts" && arguments.size() > 1) {
+      for (const std::string& name : {arguments[1].text, std::string("OPTARG")})
+        if (is_variable_name(name)) assign(name, unknown(name, words.front().mark_at(0)));
+      return {Truth::unknown, Truth::unknown};
+    }
+    if (first == "printf" && arguments.size() > 1 && arguments[0].text == "-v") {
+      const std::string& name = arguments[1].text;
+      const bool is_plain =
+          arguments.size() == 4 && (arguments[2].text == "%s" || arguments[2].text == "%d");
+      if (is_variable_name(name))
+        assign(name, is_plain ? scalar(arguments[3]) : unknown(name, words.front().mark_at(0)));
       return {};
     }
     if (first == "eval") {
@@ -1678,9 +1888,85 @@ class ShellReader {
         for (const auto& may : opens_[*only].may_be)
           for (const ShellText& m : may) trains_ = trains_ || m.text.starts_with("--num-layers");
     }
-    for (const auto& names : under_) c.hangs_on.insert(names.begin(), names.end());
+    for (const auto& names : under_) {
+      spend(names.size() * kCopied);
+      c.hangs_on.insert(names.begin(), names.end());
+    }
     script_.commands.push_back(std::move(c));
     return {Truth::unknown, Truth::unknown};
+  }
+
+  static bool is_variable_name(std::string_view name) {
+    return !name.empty() && is_shell_name_start(name[0]) &&
+           std::all_of(name.begin(), name.end(), is_shell_name);
+  }
+  static int small_number(const std::string& text) {
+    return is_digits(text) && text.size() < 6 ? std::stoi(text) : 0;
+  }
+
+  // "read A B <<< text" and "mapfile A": of what is not in the script the names are open.
+  void read_input(const ShellNode& node, const Texts& arguments, const Mark& mark, bool lines) {
+    std::vector<std::string> names;
+    bool is_array = lines, whole = false, known = node.document.has_value();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& word = arguments[i].text;
+      if (word.size() > 1 && word[0] == '-') {
+        const char last = word.back();
+        is_array = is_array || word.find('a') != word.npos;
+        whole = whole || last == 'd';
+        // What follows a letter that takes a value is no name.
+        if (std::string_view("dnNptuiOsCc").find(last) != std::string_view::npos &&
+            !(lines && last == 't') && last != 's')
+          ++i;
+        known = known && (last == 'd' || last == 'r' || last == 'a' || (lines && last == 't'));
+      } else if (is_variable_name(word)) {
+        names.push_back(word);
+      }
+    }
+    if (names.empty()) return;
+    const ShellText text = document_of(node);
+    std::string between = " \t\n";
+    if (const Variable* ifs = find("IFS")) between = joined(ifs->items).text;
+    if (between.find_first_of("0123456789") != between.npos || has_open(between)) known = false;
+    if (has_open(text.text) && (names.size() > 1 || is_array)) known = false;
+    if (!known) {
+      for (const std::string& name : names) {
+        assign(name, unknown(name, mark));
+        if (find(name) != nullptr && is_array) variables_[name].is_array = true;
+      }
+      return;
+    }
+    const size_t end = lines || whole ? text.text.size() : text.text.find('\n');
+    const auto field = [&](size_t from, size_t to) {
+      while (from < to && is_shell_space(text.text[from])) ++from;
+      while (to > from && is_shell_space(text.text[to - 1])) --to;
+      ShellText t;
+      for (; from < to; ++from) t.append(text.text[from], text.mark_at(from));
+      return t;
+    };
+    const std::string& separators = lines ? "\n" : between;
+    Texts fields;
+    size_t at = 0;
+    const size_t stop = std::min(end, text.text.size());
+    while (at < stop) {
+      const bool is_last = !is_array && fields.size() + 1 == names.size();
+      const size_t to = is_last ? stop : std::min(text.text.find_first_of(separators, at), stop);
+      ShellText t = field(at, to);
+      const bool is_run = lines || (to < stop && !is_shell_space(text.text[to]));
+      if (!t.text.empty() || is_run) fields.push_back(std::move(t));
+      at = to + 1;
+    }
+    spend(text.text.size() + fields.size() * kCopied);
+    if (is_array) {
+      Variable v;
+      v.is_array = true;
+      for (ShellText& t : fields)
+        v.items.emplace_back(fmt::format("{}", v.items.size()), std::move(t));
+      assign(names.front(), std::move(v));
+      return;
+    }
+    for (size_t i = 0; i < names.size(); ++i)
+      assign(names[i], scalar(i < fields.size() ? fields[i] : plain("", mark)));
   }
 
   // "sbatch --nodes=16 job.sh".
@@ -1707,7 +1993,8 @@ class ShellReader {
 
   ShellText document_of(const ShellNode& node) {
     if (!node.document) return {};
-    if (!node.document_is_plain) return one_text(*node.in, *node.document);
+    if (node.document_is_string) return one_text(*node.in, *node.document);
+    if (!node.document_is_plain) return one_text(*node.in, *node.document, Split::document);
     ShellText t;
     for (size_t i = node.document->begin; i < node.document->end; ++i)
       t.append(node.in->text[i], node.in->mark_at(i));
@@ -1736,23 +2023,26 @@ class ShellReader {
       return {};
     }
     if (first == "true" || first == "cd") return {};
-    const auto number = [&](std::string text) -> bool {
+    // Blanks that are put together: between words they are one to the shell too.
+    if (piped && ((first == "sed" && words.back().text.starts_with("s/ ") &&
+                   words.back().text.ends_with("*/ /g")) ||
+                  (first == "tr" && all == "-s  ") || (first == "xargs" && words.size() == 1)))
+      return {};
+    const auto number = [&](std::string text, NumberRules rules) -> bool {
       std::erase(text, '\\');
-      const auto value = has_open(text) ? std::nullopt : shell_number(text, {});
+      const auto value = has_open(text) ? std::nullopt : shell_number(text, {}, rules);
       if (!value) return false;
       out = plain(fmt::format("{}", *value), words.front().mark_at(0));
       return true;
     };
-    if (first == "expr" && !piped && number(all)) return {};
-    if (first == "bc" && piped && number(out.text)) return {};
+    if (first == "expr" && !piped && number(all, NumberRules::decimal)) return {};
+    if (first == "bc" && piped && number(out.text, NumberRules::decimal)) return {};
     if (first.starts_with("python") && !piped && words.size() == 3 && words[1].text == "-c") {
       std::string text = words[2].text;
       for (const std::string_view around : {"print(", "int("})
         if (text.starts_with(around) && text.ends_with(')'))
           text = text.substr(around.size(), text.size() - around.size() - 1);
-      for (size_t twice = text.find("//"); twice != text.npos; twice = text.find("//", twice))
-        text.erase(twice, 1);
-      if (number(text)) return {};
+      if (number(text, NumberRules::python)) return {};
     }
     if (first == "seq" && !piped && words.size() == 3 && is_digits(words[1].text) &&
         is_digits(words[2].text) && words[1].text.size() < 6 && words[2].text.size() < 6) {
@@ -1767,12 +2057,22 @@ class ShellReader {
     return {Truth::unknown, Truth::unknown};
   }
 
+  // A variable that is local to the function: when that ends, it is what it was.
+  void keep_for_caller(const std::string& name) {
+    const Variable* old = find(name);
+    if (old != nullptr) spend_copy(*old);
+    locals_.back().try_emplace(name, old == nullptr ? std::nullopt : std::optional(*old));
+  }
+
   Outcome call_function(const ShellNode& node, const std::vector<ShellText>& arguments) {
     if (calls_ >= kMostCalls || node.clauses.empty()) return {};
-    const std::vector<ShellText> before = positional_;
-    positional_ = arguments;
+    const Positional before = positional_;
+    set_positional(arguments);
     ++calls_;
+    locals_.emplace_back();
     const Outcome o = run(node.clauses.front().body);
+    apply(Changes(std::move(locals_.back())));
+    locals_.pop_back();
     --calls_;
     positional_ = before;
     if (ends_ == Ends::function) ends_ = Ends::no;
@@ -1785,6 +2085,7 @@ class ShellReader {
     std::string path = name.text;
     const size_t open_end = path.rfind(kOpenEnds);
     if (open_end != path.npos) path = path.substr(open_end + 1);
+    if (open_end == path.npos && path.starts_with('/')) return false;  // not beside the script
     while (path.starts_with('/')) path.erase(0, 1);
     const std::optional<std::string> text = path.empty() ? std::nullopt : files_(path);
     if (!text) return false;
@@ -1800,19 +2101,25 @@ class ShellReader {
   ShellFiles files_;
   std::vector<SourceRef> sources_;
   std::deque<ShellText> inputs_;
-  std::deque<ShellNodes> parsed_;
+  std::map<std::tuple<const ShellText*, size_t, size_t>, ShellNodes> parsed_;
+  size_t nodes_left_ = kMostStatements;
   std::vector<Open> opens_;
   std::vector<std::shared_ptr<const ShellOpen>> described_;
   std::map<std::string, size_t> unset_;  // open values of variables that nothing sets
   Variables variables_;
   std::vector<Changes> journals_;  // what variables were before each branch that is followed
   std::map<std::string, const ShellNode*, std::less<>> functions_;
-  std::vector<ShellText> positional_;
+  std::vector<Changes> locals_;  // what local variables were before each function that is followed
+  Positional positional_;        // shared: it is put back after every call and branch
   std::set<std::string, std::less<>> fixed_;  // that the user gives
   std::vector<std::set<std::string>> under_;  // what the branches hang on that are followed
   Capture* capture_ = nullptr;
-  Ends ends_ = Ends::no, apart_ended_ = Ends::no;
-  bool trains_ = false;  // a command that trains has been met
+  Ends ends_ = Ends::no;
+  Ends apart_ended_ = Ends::no;  // what run_apart() left, and the arguments
+  Positional apart_positional_;
+  int leaves_ = 0;          // loops that `break` or `continue` is about
+  bool may_leave_ = false;  // a branch that may be taken ends a loop or its round
+  bool trains_ = false;     // a command that trains has been met
   size_t spent_ = 0, statements_ = 0;
   int nested_ = 0, follows_ = 0, calls_ = 0, depth_ = 0, sourced_ = 0;
   ShellScript script_;
@@ -1843,88 +2150,104 @@ std::vector<ShellWord> apart(const std::vector<ShellWord>& words) {
   return all;
 }
 
-// Arguments that one of several lists of words may give: those that all of them give are known.
-void add_alternatives(const ShellOpen& open, std::vector<ShellArgument>& all, int depth);
-
-std::vector<ShellArgument> arguments_in(const std::vector<ShellWord>& whole, int depth) {
-  std::vector<ShellArgument> all;
-  const std::vector<ShellWord> words = apart(whole);
-  const auto holds_options = [](const ShellWord& w) { return w.open && w.open->holds_options; };
-  for (size_t i = 0; i < words.size();) {
-    const ShellWord& word = words[i++];
-    if (holds_options(word)) {
-      if (depth < 12) add_alternatives(*word.open, all, depth + 1);
-      continue;
-    }
-    if (!is_option(word.text)) continue;
-    const size_t equals = word.text.find('=');
-    ShellArgument a;
-    a.argument.written = word.text.substr(0, equals);
-    a.argument.name = argument_name(a.argument.written);
-    const auto add_open = [&](const ShellWord& w) {
-      if (!w.open) return;
-      a.is_open = true;
-      a.hangs_on.insert(w.open->names.begin(), w.open->names.end());
-    };
-    if (equals != std::string::npos) {
-      a.argument.value = scalar_value(word, word.text.substr(equals + 1));
-      add_open(word);
-    } else {
-      std::vector<Value> values;
-      while (i < words.size() && !is_option(words[i].text) && !holds_options(words[i])) {
-        const ShellWord& w = words[i++];
-        // A variable that nothing sets is no further word.
-        if (!values.empty() && w.open && w.open->is_unset) continue;
-        values.push_back(scalar_value(w, w.text));
-        // A value from the command line has no place of its own.
-        if (w.mark.line == 0) values.back().mark = word.mark;
-        a.only_unset = w.open && w.open->is_unset;
-        add_open(w);
+// Reads the arguments of words, each open value once: those of one may hang on each other.
+class ShellArguments {
+ public:
+  std::vector<ShellArgument> read(const std::vector<ShellWord>& whole) {
+    std::vector<ShellArgument> all;
+    const std::vector<ShellWord> words = apart(whole);
+    const auto holds_options = [](const ShellWord& w) { return w.open && w.open->holds_options; };
+    for (size_t i = 0; i < words.size();) {
+      const ShellWord& word = words[i++];
+      if (holds_options(word)) {
+        const std::vector<ShellArgument>& may = alternatives(*word.open);
+        all.insert(all.end(), may.begin(), may.end());
+        continue;
       }
-      if (values.empty()) {
-        a.argument.value = scalar_value(word, "true");
-      } else if (values.size() == 1) {
-        a.argument.value = std::move(values.front());
+      if (!is_option(word.text)) continue;
+      const size_t equals = word.text.find('=');
+      ShellArgument a;
+      a.argument.written = word.text.substr(0, equals);
+      a.argument.name = argument_name(a.argument.written);
+      const auto add_open = [&](const ShellWord& w) {
+        if (!w.open) return;
+        a.is_open = true;
+        a.hangs_on.insert(w.open->names.begin(), w.open->names.end());
+      };
+      if (equals != std::string::npos) {
+        a.argument.value = scalar_value(word, word.text.substr(equals + 1));
+        add_open(word);
       } else {
-        a.argument.value.kind = Value::Kind::sequence;
-        a.argument.value.mark = values.front().mark;
-        a.argument.value.items = std::move(values);
-      }
-    }
-    all.push_back(std::move(a));
-  }
-  return all;
-}
-
-void add_alternatives(const ShellOpen& open, std::vector<ShellArgument>& all, int depth) {
-  std::vector<std::vector<ShellArgument>> lists;
-  for (const auto& may : open.may_be) lists.push_back(arguments_in(may, depth));
-  const auto in_list = [](const std::vector<ShellArgument>& list, const ShellArgument& wanted) {
-    const ShellArgument* last = nullptr;
-    for (const ShellArgument& a : list)
-      if (a.argument.name == wanted.argument.name) last = &a;
-    return last;
-  };
-  std::set<std::string> done;
-  for (const auto& list : lists) {
-    for (const ShellArgument& a : list) {
-      if (!done.insert(a.argument.name).second) continue;
-      ShellArgument one = *in_list(list, a);
-      for (const auto& other : lists) {
-        const ShellArgument* same = in_list(other, a);
-        if (same != nullptr && to_flow(same->argument.value) == to_flow(one.argument.value)) {
-          one.hangs_on.insert(same->hangs_on.begin(), same->hangs_on.end());
-          one.is_open = one.is_open || same->is_open;
-          continue;
+        std::vector<Value> values;
+        while (i < words.size() && !is_option(words[i].text) && !holds_options(words[i])) {
+          const ShellWord& w = words[i++];
+          // A variable that nothing sets is no further word.
+          if (!values.empty() && w.open && w.open->is_unset) continue;
+          values.push_back(scalar_value(w, w.text));
+          // A value from the command line has no place of its own.
+          if (w.mark.line == 0) values.back().mark = word.mark;
+          a.only_unset = w.open && w.open->is_unset;
+          add_open(w);
         }
-        one.is_open = true;
-        one.hangs_on.insert(open.names.begin(), open.names.end());
-        if (same != nullptr) one.hangs_on.insert(same->hangs_on.begin(), same->hangs_on.end());
+        if (values.empty()) {
+          a.argument.value = scalar_value(word, "true");
+        } else if (values.size() == 1) {
+          a.argument.value = std::move(values.front());
+        } else {
+          a.argument.value.kind = Value::Kind::sequence;
+          a.argument.value.mark = values.front().mark;
+          a.argument.value.items = std::move(values);
+        }
       }
-      all.push_back(std::move(one));
+      all.push_back(std::move(a));
     }
+    return all;
   }
-}
+
+ private:
+  using ByName = std::map<std::string, const ShellArgument*>;
+
+  // Arguments that one of several lists of words may give: those that all of them give are known.
+  const std::vector<ShellArgument>& alternatives(const ShellOpen& open) {
+    const auto [known, is_new] = known_.try_emplace(&open);
+    if (!is_new) return known->second;
+    std::vector<std::vector<ShellArgument>> lists;
+    for (const auto& may : open.may_be) lists.push_back(read(may));
+    std::vector<ByName> last;
+    for (const auto& list : lists) {
+      ByName& by_name = last.emplace_back();
+      for (const ShellArgument& a : list) by_name[a.argument.name] = &a;
+    }
+    std::vector<ShellArgument> all;
+    std::set<std::string> done;
+    for (size_t l = 0; l < lists.size(); ++l) {
+      for (const ShellArgument& a : lists[l]) {
+        if (!done.insert(a.argument.name).second) continue;
+        ShellArgument one = *last[l].at(a.argument.name);
+        const std::string flow = to_flow(one.argument.value);
+        for (const ByName& other : last) {
+          // What is too much to be compared counts as different.
+          if (comparisons_left_ == 0) one.is_open = true;
+          if (comparisons_left_ == 0) break;
+          --comparisons_left_;
+          const auto same = other.find(a.argument.name);
+          const bool has = same != other.end();
+          if (has) one.is_open = one.is_open || same->second->is_open;
+          if (has)
+            one.hangs_on.insert(same->second->hangs_on.begin(), same->second->hangs_on.end());
+          if (has && to_flow(same->second->argument.value) == flow) continue;
+          one.is_open = true;
+          one.hangs_on.insert(open.names.begin(), open.names.end());
+        }
+        all.push_back(std::move(one));
+      }
+    }
+    return known_.at(&open) = std::move(all);
+  }
+
+  std::map<const ShellOpen*, std::vector<ShellArgument>> known_;
+  size_t comparisons_left_ = 100'000;
+};
 
 }  // namespace
 
@@ -1933,7 +2256,7 @@ ShellScript read_shell(const SourceRef& source, const ShellGiven& given, const S
 }
 
 std::vector<ShellArgument> arguments_of(const std::vector<ShellWord>& words) {
-  return arguments_in(words, 0);
+  return ShellArguments().read(words);
 }
 
 }  // namespace stepcast

@@ -49,7 +49,8 @@ struct ShellOpen {
 // What the words after the file say: "SIZE=7B" a variable, any other word the next of $1, $2, ...
 using ShellGiven = std::span<const std::string>;
 
-// The text of a file that a script names, beside it; nothing if there is none.
+// The text of a file that a script names, by its path from the script's folder; nothing if there is
+// none.  Absolute paths are not asked for; of "$DIR/common.sh" it is "common.sh".
 using ShellFiles = std::function<std::optional<std::string>(std::string_view path)>;
 
 struct ShellCommand {
@@ -62,10 +63,9 @@ struct ShellScript {
   std::vector<std::pair<std::string, ShellWord>> exported;  // environment, in order
   std::map<std::string, std::string> variable_of;           // "2" -> "SIZE", where SIZE=$2
   std::map<std::string, std::vector<std::string>> choices;  // what each name is compared with
-  std::set<std::string> empty;  // variables that are not set, and were taken to be empty
-  std::map<std::string, std::string> written;  // files that it writes, by their names
-  std::optional<ShellWord> nodes;              // of "sbatch --nodes=16 job.sh"
-  std::optional<Mark> cut;                     // where it became too long to be followed
+  std::set<std::string> empty;     // variables that are not set, and were taken to be empty
+  std::optional<ShellWord> nodes;  // of "sbatch --nodes=16 job.sh"
+  std::optional<Mark> cut;         // where it became too long to be followed
 };
 
 // Never fails: what is no shell has commands without arguments.

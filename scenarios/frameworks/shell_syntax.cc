@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 namespace stepcast {
@@ -10,9 +11,6 @@ namespace {
 
 constexpr int kMostNested = 100;
 
-bool is_shell_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
 bool is_shell_operator(char c) {
   return c == '\n' || c == ';' || c == '|' || c == '&' || c == '<' || c == '>' || c == '(' ||
          c == ')';
@@ -66,8 +64,8 @@ size_t end_of_group(std::string_view text, size_t at, size_t end, int depth_of_q
 
 class ShellParser {
  public:
-  ShellParser(const ShellText& in, ShellRange range)
-      : in_(in), text_(in.text), at_(range.begin), end_(range.end) {}
+  ShellParser(const ShellText& in, ShellRange range, size_t& left)
+      : in_(in), text_(in.text), at_(range.begin), end_(range.end), left_(left) {}
 
   ShellNodes read() {
     ShellNodes all;
@@ -152,6 +150,11 @@ class ShellParser {
         negated = !negated;
         continue;
       }
+      if (left_ == 0) {  // the rest is left out
+        at_ = end_;
+        return;
+      }
+      --left_;
       ShellNode node = statement(next, depth);
       node.in = &in_;
       node.joined = joined;
@@ -195,6 +198,7 @@ class ShellParser {
         return node;
       }
       node.kind = ShellNode::Kind::group;
+      node.is_subshell = true;
       ++at_;
       node.clauses.emplace_back();
       statements(node.clauses.back().body, depth + 1);
@@ -299,8 +303,10 @@ class ShellParser {
     at_ = end_of_shell_word(text_, at_, end_);
     skip_blanks();
     if (peek() == '(') {  // for ((i = 0; i < 4; i++))
-      node.words.push_back({at_, at_});
-      at_ = end_of_shell_group(text_, at_, end_);
+      const size_t close = end_of_shell_group(text_, at_, end_);
+      const bool is_double = peek(1) == '(' && close >= at_ + 4;
+      node.words.push_back({at_ + (is_double ? 2 : 1), is_double ? close - 2 : at_ + 1});
+      at_ = close;
     } else {
       node.words.push_back(word());
       skip_blanks();
@@ -369,6 +375,7 @@ class ShellParser {
         at_ += 3;
         skip_blanks();
         node.document = word();
+        node.document_is_string = true;
         continue;
       }
       if (peek() == '<' && peek(1) == '<') {
@@ -381,13 +388,11 @@ class ShellParser {
         for (const char c : name)
           if (c != '"' && c != '\'' && c != '\\') plain += c;
         node.document_is_plain = plain != name;
+        // A document begins on the next line, or behind the one before.
+        if (pending_.empty()) next_document_ = text_.find('\n', at_);
         pending_.push_back({plain, indented});
-        // A document begins on the next line; where that is, is known when the line ends.
-        const size_t line_end = std::min(text_.find('\n', at_), end_);
-        size_t begin = std::min(line_end + 1, end_);
-        for (size_t i = 0; i + 1 < pending_.size(); ++i)
-          begin = document(begin, pending_[i]).second;
-        node.document = document(begin, pending_.back()).first;
+        const size_t begin = next_document_ < end_ ? next_document_ + 1 : end_;
+        std::tie(node.document, next_document_) = document(begin, pending_.back());
         continue;
       }
       while (peek() == '<' || peek() == '>' || peek() == '&' || is_shell_blank(peek())) ++at_;
@@ -429,7 +434,9 @@ class ShellParser {
   const ShellText& in_;
   std::string_view text_;
   size_t at_, end_;
+  size_t& left_;
   std::vector<Pending> pending_;
+  size_t next_document_ = 0;  // where the next one of this line begins
 };
 
 }  // namespace
@@ -485,8 +492,8 @@ size_t end_of_shell_word(std::string_view text, size_t at, size_t end) {
   return std::min(at, end);
 }
 
-ShellNodes parse_shell(const ShellText& in, ShellRange range) {
-  return ShellParser(in, range).read();
+ShellNodes parse_shell(const ShellText& in, ShellRange range, size_t& most) {
+  return ShellParser(in, range, most).read();
 }
 
 }  // namespace stepcast

@@ -57,7 +57,23 @@ struct ShellNode {
   std::vector<ShellClause> clauses{};
   std::optional<ShellRange> document{};  // a here-document or here-string
   bool document_is_plain = false;        // nothing in it is expanded
+  bool document_is_string = false;       // "<<< word"
+  bool is_subshell = false;              // a group: "( ... )"
 };
+
+inline bool is_shell_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+inline bool is_shell_name(char c) {
+  return is_shell_name_start(c) || (c >= '0' && c <= '9');
+}
+// Between the words of a line, and between words on any lines.
+inline bool is_shell_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+inline bool is_shell_space(char c) {
+  return is_shell_blank(c) || c == '\n';
+}
 
 // The end of the word that begins at `at`: the first blank, line end or operator outside quotes and
 // substitutions.  "A=(1 2)" is one word.
@@ -67,7 +83,8 @@ size_t end_of_shell_word(std::string_view text, size_t at, size_t end);
 size_t end_of_shell_group(std::string_view text, size_t at, size_t end);
 
 // Never fails: what is no shell becomes commands.  Statements that are nested more deeply than 100
-// are left out.  REQUIRES: `in` lives as long as the result.
-ShellNodes parse_shell(const ShellText& in, ShellRange range);
+// are left out, and so is what follows after `most` of them; `most` becomes what is left of it.
+// REQUIRES: `in` lives as long as the result.
+ShellNodes parse_shell(const ShellText& in, ShellRange range, size_t& most);
 
 }  // namespace stepcast

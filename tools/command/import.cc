@@ -83,6 +83,7 @@ std::function<std::optional<std::string>(std::string_view)> files_beside(const s
   return
       [folder = fs::path(path).parent_path()](std::string_view name) -> std::optional<std::string> {
         constexpr std::uintmax_t kLargest = 1 << 20;
+        if (fs::path(name).is_absolute()) return {};
         const fs::path file = folder / fs::path(name);
         std::error_code none;
         if (!fs::is_regular_file(file, none) || fs::file_size(file, none) > kLargest || none)
