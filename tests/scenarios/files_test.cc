@@ -222,7 +222,7 @@ TEST_F(ScenarioFilesTest, FilesOfOtherToolsAreNamed) {
   for (const char* config : {"{\"hidden_size\": 64, \"num_hidden_layers\": 2}",
                              "{\"model_type\": \"llama\", \"architectures\": [\"x\"]}"})
     EXPECT_THAT(refused("config.json", config),
-                AllOf(HasSubstr("E107 this is a config.json"), HasSubstr("import hf "),
+                AllOf(HasSubstr("E107 this is a config.json"), HasSubstr("-s cluster="),
                       HasSubstr("model: {hf: ")));
   for (const char* script :
        {"#!/bin/bash\nset -e\npython train.py\n", "torchrun pretrain_gpt.py \\\n --bf16\n",
