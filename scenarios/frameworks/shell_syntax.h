@@ -41,8 +41,8 @@ using ShellNodes = std::vector<ShellNode>;
 // One branch: of an `if` or a loop what is asked and what is done, of a `case` the patterns.
 struct ShellClause {
   std::vector<ShellRange> patterns{};
-  ShellNodes condition{};
-  ShellNodes body{};
+  ShellNodes condition;  // no initializer: what a node is, is not known yet
+  ShellNodes body;
 };
 
 struct ShellNode {
