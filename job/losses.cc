@@ -72,7 +72,7 @@ RunParts expected_parts(const LongRun& run) {
   const double running = working / recovers;
   const double waits = run.spares < 0 ? 0 : erlang_loss(load, run.spares + 1);
   parts.wall = running / (1 - waits);
-  if (!(parts.wall <= kMostLoss * run.work)) {
+  if (!(parts.wall <= kMostLoss * (parts.work + parts.checkpoint))) {
     parts.wall = std::numeric_limits<double>::infinity();
     return parts;
   }

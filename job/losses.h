@@ -50,11 +50,12 @@ struct RunParts {
   double interruptions = 0;  // how many
 };
 
-// The longest run that is told from one that never ends: expected wall time over work.
+// The longest run that is told from one that never ends: expected wall time over that of a run
+// without interruptions, its checkpoints included.
 constexpr double kMostLoss = 1000;
 
-// Mean of the parts over all runs; wall is infinite above kMostLoss times the work.  Of copies in
-// memory it knows nothing: REQUIRES: no second level.
+// Mean of the parts over all runs; wall is infinite above kMostLoss times work and checkpoints.  Of
+// copies in memory it knows nothing: REQUIRES: no second level.
 //
 // Source: Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps
 // (doi 10.1016/j.future.2004.11.016), equation 13, T = M e^(R/M) (e^((tau+w)/M) - 1) n; kinds with

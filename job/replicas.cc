@@ -115,7 +115,7 @@ class DrawnRun {
     return run_.memory_interval > 0 && run_.memory_copies > (i.takes_node ? 1 : 0);
   }
 
-  double longest() const { return kMostLoss * run_.work; }
+  double longest() const { return kMostLoss * (run_.work + held_up_); }
 
   double begin_of(double segment) const { return segment > last_ ? end_ : segment * segment_; }
 

@@ -274,6 +274,19 @@ void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpo
                apart(takes));
 }
 
+// Seconds that the tokens take at the fastest peak of the GPUs; without stated tokens as long as
+// you like.
+double least_work(const Job& job, const Scenario& s) {
+  if (!job.tokens) return std::numeric_limits<double>::infinity();
+  double peak = 0;
+  for (const auto& [dtype, rate] : s.cluster.node.gpu.peak) peak = std::max(peak, rate.value);
+  if (peak <= 0) return 0;
+  const Plan& plan = s.plan;
+  const double forward =
+      forward_matmul_flops(s.model, 1, real(plan.seq), true, real(plan.encoder_seq));
+  return 3 * forward * *job.tokens / real(plan.seq) / (peak * real(plan.grid.world()));
+}
+
 }  // namespace
 
 void check_job(const Job& job, const Scenario& s, Problems& problems) {
@@ -289,7 +302,7 @@ void check_job(const Job& job, const Scenario& s, Problems& problems) {
     add("checkpoint.memory_copies",
         fmt::format("{} copies in the memory of {} nodes", *job.memory_copies, nodes),
         "each node keeps one copy of a state at most");
-  // The work does not matter to what follows, nor does the step, which is not known.
+  // The step is not known, and of the work only what it takes at least.
   TrainingCheckpoint c;
   constexpr double kSomeStep = 1e-3, kSomeWork = 1e9;
   LongRun run = long_run(job, s, kSomeStep, kSomeWork, c);
@@ -309,10 +322,13 @@ void check_job(const Job& job, const Scenario& s, Problems& problems) {
     run.block = run.lag = 0;
     run.interval = 1e-9 / run.rate();
   }
+  const double every = run.interval + run.block;
+  // A run that is shorter than the interval is done again from its begin alone.
+  run.interval = std::min(run.interval, std::max(least_work(job, s), 1e-9 / run.rate()));
   run.work = run.interval * 1e6;
   run.spares = -1;
   if (std::isfinite(wall_of(run))) return;
-  Endless why = endless(job, run, known && !job.memory_copies ? run.interval + run.block : 0);
+  Endless why = endless(job, run, known && !job.memory_copies ? every : 0);
   add(why.key, std::move(why.message), std::move(why.help));
 }
 

@@ -140,6 +140,12 @@ TEST(ExpectedParts, OfARunThatNeverEndsAreInfinite) {
   EXPECT_EQ(share(one_kind(100, 6000, 60, 10, 1e6)), 0);
 }
 
+TEST(ExpectedParts, OfAFewStepsThatEndWithALongCheckpointAreFinite) {
+  const LongRun run = one_kind(1e6, 60, 3600, 100, 0.05);  // mostly the checkpoint
+  EXPECT_NEAR(expected_parts(run).wall, 100.06, 0.02);
+  EXPECT_NEAR(draw_runs(run, 100, 1).mean.wall, 100.06, 0.1);
+}
+
 TEST(BestInterval, IsWhatLosesLeast) {
   for (const double ratio : {1e-4, 1e-3, 6e-3, 0.05}) {
     const double mtbf = 10'000, block = ratio * mtbf;

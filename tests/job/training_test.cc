@@ -282,6 +282,13 @@ TEST(JobProblems, ARunThatNeverEndsIsKnownWithoutAStep) {
               ElementsAre(HasSubstr("E127 the run never ends")));
 }
 
+TEST(JobProblems, ARunThatIsShorterThanTheCheckpointIntervalMayEnd) {
+  const std::string often = "  failures: {mtbf: 20min, restart: 0s}\n  checkpoint: 6h\n";
+  EXPECT_THAT(problems_of(often + "  tokens: 1M\n"), IsEmpty());
+  EXPECT_THAT(problems_of(often + "  tokens: 1T\n"),
+              ElementsAre(HasSubstr("E127 the run never ends")));
+}
+
 TEST(JobProblems, KeysThatContradictEachOther) {
   EXPECT_THAT(problems_of("  checkpoint: {every: 1h, memory_copies: 3, memory_every: 2h}\n"),
               ElementsAre(HasSubstr("E127 3 copies in the memory of 2 nodes"),
