@@ -27,6 +27,7 @@ struct LinkCrossing {
   int64_t groups_per_link = 0;  // most on one link
   double bytes = 0;             // on the link that takes longest
   double seconds = 0;           // of that link
+  std::vector<WorkId> works{};  // of the step's graph: those of which a group crosses them
 };
 
 // The link of a kind that takes longest for what all groups put on it.

@@ -25,13 +25,16 @@ std::string links(const Result& r, const PageFacts& facts) {
   if (!facts.links || facts.links->fullest.empty()) return {};
   const LinkLoads& loads = *facts.links;
   return "<h3>Links</h3>\n" +
-         cell_table("The fullest link of each kind in one step",
-                    fullest_table(loads, r.step_time)) +
+         cell_table(
+             "The fullest link of each kind in one step",
+             fullest_table(loads, r.step_time, exposed_by_work(r, r.account.critical_role))) +
          html_details("Which groups cross which links",
                       cell_table("What the groups of each axis put on the links of each kind",
                                  crossings_table(loads, r.step_time))) +
          note(
-             "GB are 10^9 bytes of a step, one way; seconds: over the full bandwidth of the link.");
+             "GB are 10^9 bytes of a step, one way; seconds: over the full bandwidth of the link; "
+             "exposed: what the critical rank stands still for in communication that crosses "
+             "links of the kind, its own groups or those like them.");
 }
 
 }  // namespace

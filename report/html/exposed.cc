@@ -55,18 +55,44 @@ void for_each_op(const Result& r, uint32_t role, Visit visit) {
   }
 }
 
-}  // namespace
-
-std::vector<ExposedLine> exposed_lines(const Result& r, uint32_t role) {
+// Calls visit(work, label, total, exposed) for each run of a communication on a rank of that role.
+template <class Visit>
+void for_each_communication(const Result& r, uint32_t role, Visit visit) {
   STEPCAST_CHECK(role < r.timeline.roles.size(), "a role of the timeline");
   const OpGraph& graph = *r.graph;
   Busy busy;
   for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
     if (op.stream == Stream::compute) busy.add(begin, end);
   });
+  const auto visit_run = [&](WorkId work, LabelId label, Time begin, Time end) {
+    if (!is_communication(graph.works[static_cast<size_t>(work)].kind)) return;
+    visit(work, label, end - begin, end - begin - (busy.until(end) - busy.until(begin)));
+  };
+  for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
+    visit_run(op.work, op.label, begin, end);
+  });
+  for (const Item& item : graph.roles[role].items) {
+    if (item.kind != ItemKind::join) continue;
+    const auto id = static_cast<size_t>(item.rendezvous);
+    const RendezvousTime& t = r.timeline.rendezvous[id];
+    visit_run(graph.rendezvous[id].work, graph.rendezvous[id].label, t.begin, t.end);
+  }
+}
+
+}  // namespace
+
+std::map<WorkId, Time> exposed_by_work(const Result& r, uint32_t role) {
+  std::map<WorkId, Time> all;
+  for_each_communication(r, role,
+                         [&](WorkId work, LabelId, Time, Time exposed) { all[work] += exposed; });
+  return all;
+}
+
+std::vector<ExposedLine> exposed_lines(const Result& r, uint32_t role) {
+  const OpGraph& graph = *r.graph;
   // One name may run in several ways: a send to the next stage stays inside a node or leaves it.
   std::map<std::tuple<Axis, LabelId, bool, Algorithm, Protocol, Origin>, ExposedLine> lines;
-  const auto add = [&](WorkId id, LabelId label, Time begin, Time end) {
+  for_each_communication(r, role, [&](WorkId id, LabelId label, Time total, Time exposed) {
     const Work& work = graph.works[static_cast<size_t>(id)];
     const Price& price = r.prices->by_work[static_cast<size_t>(id)];
     ExposedLine& line = lines[{work.axis, label, price.crosses_nodes, price.algorithm,
@@ -76,21 +102,9 @@ std::vector<ExposedLine> exposed_lines(const Result& r, uint32_t role) {
       line.work = id;
     }
     ++line.runs;
-    line.total += end - begin;
-    line.exposed += end - begin - (busy.until(end) - busy.until(begin));
-  };
-  for_each_op(r, role, [&](const Op& op, Time begin, Time end) {
-    if (is_communication(graph.works[static_cast<size_t>(op.work)].kind))
-      add(op.work, op.label, begin, end);
+    line.total += total;
+    line.exposed += exposed;
   });
-  for (const Item& item : graph.roles[role].items) {
-    if (item.kind != ItemKind::join) continue;
-    const auto id = static_cast<size_t>(item.rendezvous);
-    const Rendezvous& rendezvous = graph.rendezvous[id];
-    if (!is_communication(graph.works[static_cast<size_t>(rendezvous.work)].kind)) continue;
-    const RendezvousTime& t = r.timeline.rendezvous[id];
-    add(rendezvous.work, rendezvous.label, t.begin, t.end);
-  }
   std::vector<ExposedLine> all;
   for (auto& [key, line] : lines) all.push_back(std::move(line));
   std::ranges::stable_sort(all, [](const ExposedLine& a, const ExposedLine& b) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct ExposedLine {
   Time total{};    // from start to end, all runs
   Time exposed{};  // of that, while no op of the compute stream ran; two at once both count
 };
+
+// Exposed time of each work that communicates on a rank of that role.  REQUIRES: as below.
+std::map<WorkId, Time> exposed_by_work(const Result& result, uint32_t role);
 
 // Of a rank of that role in result.timeline, most exposed first.  REQUIRES: result.graph and
 // result.prices, a timeline of Record::all, a role of it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <vector>
 
 #include "report/text/roles.h"
@@ -324,11 +325,28 @@ CellTable crossings_table(const LinkLoads& loads, Time step) {
   return table;
 }
 
-CellTable fullest_table(const LinkLoads& loads, Time step) {
+namespace {
+
+// Of the works that cross links of a kind.
+Time exposed_over(const LinkLoads& loads, std::string_view links,
+                  const std::map<WorkId, Time>& exposed) {
+  std::set<WorkId> works;
+  for (const LinkCrossing& c : loads.crossings)
+    if (c.links == links) works.insert(c.works.begin(), c.works.end());
+  Time sum{};
+  for (const WorkId work : works)
+    if (const auto found = exposed.find(work); found != exposed.end()) sum += found->second;
+  return sum;
+}
+
+}  // namespace
+
+CellTable fullest_table(const LinkLoads& loads, Time step, const std::map<WorkId, Time>& exposed) {
   CellTable table(0);
   table.sides = "<<<>>><";
   Rows& rows = table.rows;
   rows = {{"fullest", "from", "to", "GB", "seconds", "of step", "by"}};
+  std::vector<std::string> over;
   for (const FullestLink& f : loads.fullest) {
     if (f.bytes < kLeastBytes) continue;
     std::string by;
@@ -339,7 +357,9 @@ CellTable fullest_table(const LinkLoads& loads, Time step) {
     rows.push_back({escape_text(f.links), escape_text(f.from), escape_text(f.to),
                     gigabytes(f.bytes), fixed(f.seconds, 3), share(f.seconds, step),
                     std::move(by)});
+    over.push_back(fixed(to_seconds(exposed_over(loads, f.links, exposed)), 3));
   }
+  if (!exposed.empty()) table.add("exposed, s", '>', std::move(over));
   return table;
 }
 

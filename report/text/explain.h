@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -158,7 +159,10 @@ void write_in_situ(JsonWriter& json, const InSituAnswer& answer);
 
 // `where`: how ranks lie on the cluster, one line.  Shares are of `step`.
 CellTable crossings_table(const LinkLoads& loads, Time step);
-CellTable fullest_table(const LinkLoads& loads, Time step);
+// With the exposed time of each work on a rank, that of all which cross links of the kind stands
+// beside it.
+CellTable fullest_table(const LinkLoads& loads, Time step,
+                        const std::map<WorkId, Time>& exposed = {});
 std::string explain_links(const LinkLoads& loads, std::string_view where, Time step,
                           const TextStyle& style = {});
 void write_links(JsonWriter& json, const LinkLoads& loads);

@@ -329,6 +329,28 @@ TEST(Exposed, IsWhatRunsWhileNothingComputes) {
   EXPECT_EQ(all_reduce->total.count() % (all_reduce->runs), 0);
 }
 
+TEST(Exposed, OfWorksIsThatOfTheLinesAndStandsBesideTheLinksTheyCross) {
+  const Result result = sample_result();
+  const std::map<WorkId, Time> by_work = exposed_by_work(result, 0);
+  Time all{}, of_lines{};
+  for (const auto& [work, exposed] : by_work) all += exposed;
+  for (const ExposedLine& line : exposed_lines(result, 0)) of_lines += line.exposed;
+  EXPECT_EQ(all, of_lines);
+  ASSERT_GT(all.count(), 0);
+  LinkLoads loads;
+  for (const auto& [work, exposed] : by_work) {
+    LinkCrossing& c = loads.crossings.emplace_back();
+    c.links = "NVLink";
+    c.works = {work};
+  }
+  loads.crossings.push_back(loads.crossings.front());  // of another axis: counts once
+  loads.fullest = {{"NVLink", "a", "b", 1e9, 1, {}}, {"NIC - leaf", "b", "c", 1e9, 1, {}}};
+  const CellTable table = fullest_table(loads, result.step_time, by_work);
+  EXPECT_EQ(table.rows[0].back(), "exposed, s");
+  EXPECT_NEAR(std::stod(table.rows[1].back()), to_seconds(all), 1e-3);
+  EXPECT_EQ(std::stod(table.rows[2].back()), 0);
+}
+
 // A send to the next stage and one to the first may have one name and different links.
 TEST(Exposed, OneNameOverSeveralLinksHasALineForEach) {
   Result result = sample_result();

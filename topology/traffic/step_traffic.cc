@@ -22,6 +22,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -563,14 +564,18 @@ class LoadsOfStep {
 
   void add_axis(std::span<const GroupFamily> families, LinkLoads& loads) {
     on_.assign(2 * cluster_.links().size(), {});
-    kinds_.assign(classes_.size(), {});
+    works_.assign(classes_.size(), {});
     LinkCrossing row;
     row.axis = families.front().axis;
     for (const GroupFamily& family : families) {
+      crossed_.assign(family.patterns.size(), std::vector<bool>(classes_.size()));
       for_each_group(grid_, family, [&](std::span<const int64_t> ranks) {
         row.ranks = std::max(row.ranks, static_cast<int64_t>(ranks.size()));
         add_group(family, ranks, row.groups++);
       });
+      for (size_t p = 0; p < family.patterns.size(); ++p)
+        for (uint32_t c = 0; c < classes_.size(); ++c)
+          if (crossed_[p][c]) add_works(family.patterns[p], works_[c]);
     }
     std::vector<LinkCrossing> rows(classes_.size(), row);
     std::vector<double>& total = totals_.emplace_back(row.axis, on_.size()).second;
@@ -591,8 +596,9 @@ class LoadsOfStep {
       if (rows[c].links_used == 0) continue;
       rows[c].links = classes_[c].name;
       rows[c].links_there = classes_[c].links;
-      std::sort(kinds_[c].begin(), kinds_[c].end());
-      rows[c].kinds = std::move(kinds_[c]);
+      std::sort(works_[c].begin(), works_[c].end());
+      rows[c].kinds = kinds_of(works_[c]);
+      rows[c].works = std::move(works_[c]);
       loads.crossings.push_back(std::move(rows[c]));
     }
   }
@@ -600,7 +606,8 @@ class LoadsOfStep {
   void add_group(const GroupFamily& family, std::span<const int64_t> ranks, int64_t group) {
     gpus_.clear();
     for (int64_t rank : ranks) gpus_.push_back(placement_.gpu_of(rank));
-    for (const GroupPattern& pattern : family.patterns) {
+    for (size_t p = 0; p < family.patterns.size(); ++p) {
+      const GroupPattern& pattern = family.patterns[p];
       double bytes = 0;
       for (const GroupWork& w : pattern.works) {
         if (w.rate > 0) bytes += static_cast<double>(w.runs) * bytes_of(w);
@@ -612,7 +619,7 @@ class LoadsOfStep {
         o.bytes += bytes * use.load / kFullLoad;
         if (o.last_group != group) ++o.groups;
         o.last_group = group;
-        add_kinds(pattern, kinds_[classes_.of(use.link)]);
+        crossed_[p][classes_.of(use.link)] = true;
       }
     }
   }
@@ -621,12 +628,16 @@ class LoadsOfStep {
     return static_cast<double>(graph_.works[static_cast<size_t>(w.work)].bytes.value);
   }
 
-  void add_kinds(const GroupPattern& pattern, std::vector<WorkKind>& kinds) const {
+  static void add_works(const GroupPattern& pattern, std::vector<WorkId>& works) {
     for (const GroupWork& w : pattern.works) {
-      if (w.rate == 0) continue;
-      const WorkKind kind = graph_.works[static_cast<size_t>(w.work)].kind;
-      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+      if (w.rate > 0) works.push_back(w.work);
     }
+  }
+
+  std::vector<WorkKind> kinds_of(std::span<const WorkId> works) const {
+    std::set<WorkKind> kinds;
+    for (const WorkId w : works) kinds.insert(graph_.works[static_cast<size_t>(w)].kind);
+    return {kinds.begin(), kinds.end()};
   }
 
   std::string end_name(uint32_t device) const {
@@ -674,7 +685,8 @@ class LoadsOfStep {
   std::vector<GroupFamily> families_;
   Classes classes_;
   std::vector<OnLink> on_;                                    // of each link: one axis
-  std::vector<std::vector<WorkKind>> kinds_;                  // of each class: one axis
+  std::vector<std::vector<bool>> crossed_;                    // of one family: [pattern][class]
+  std::vector<std::vector<WorkId>> works_;                    // of each class: one axis
   std::vector<std::pair<Axis, std::vector<double>>> totals_;  // of each axis: bytes on each link
   std::vector<int64_t> gpus_;
 };
