@@ -269,7 +269,8 @@ std::string run_json(const Result& result, std::string_view version,
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, std::string_view version,
                          std::span<const LeftOut> left_out,
-                         std::span<const std::optional<TrainingPlan>> whole_runs) {
+                         std::span<const std::optional<TrainingPlan>> whole_runs,
+                         std::span<const std::optional<StepEnergy>> energies) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   return json_document([&](JsonWriter& json) {
@@ -281,6 +282,7 @@ std::string compare_json(std::span<const Result> results, std::span<const std::s
       write_result(json, result);
       if (i < whole_runs.size() && whole_runs[i])
         json.object("job", [&] { write_whole_run(json, *whole_runs[i]); });
+      if (i < energies.size() && energies[i]) write_step_energy(json, *energies[i]);
       ++i;
     });
     json.objects("left_out", left_out, [&](const LeftOut& l) {

@@ -29,7 +29,8 @@ std::string run_json(const Result& result, std::string_view version,
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, std::string_view version,
                          std::span<const LeftOut> left_out = {},
-                         std::span<const std::optional<TrainingPlan>> whole_runs = {});
+                         std::span<const std::optional<TrainingPlan>> whole_runs = {},
+                         std::span<const std::optional<StepEnergy>> energies = {});
 
 // The parts, as members of an object that is open: for `explain`.
 void write_memory(JsonWriter& json, const Result& result);

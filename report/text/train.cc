@@ -347,6 +347,25 @@ void write_step_energy(JsonWriter& json, const StepEnergy& e) {
   });
 }
 
+std::string step_energies_table(std::span<const std::optional<StepEnergy>> energies,
+                                std::span<const std::string> names) {
+  std::vector<std::vector<std::string>> rows{
+      {"energy", "a token", "a step", "W a GPU", "W of hosts a GPU"}};
+  std::string assumed;
+  for (size_t i = 0; i < energies.size(); ++i) {
+    if (const auto& e = energies[i]) {
+      rows.push_back({"  " + escape_text(names[i]), metric(e->joules_per_token, "J"),
+                      metric(e->joules, "J"), fixed(e->gpu_watts, 0), fixed(e->host_watts, 0)});
+      if (assumed.empty()) assumed = e->assumed;
+    } else {
+      rows.push_back({"  " + escape_text(names[i]), "-", "", "", ""});
+    }
+  }
+  std::string text = "\n";
+  for (const std::string& line : align_columns(rows, "<>>>>")) text += line + '\n';
+  return text + (assumed.empty() ? "" : "assumed: " + assumed + '\n');
+}
+
 std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
                              std::span<const std::string> names) {
   bool any = false, price = false;

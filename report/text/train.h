@@ -50,6 +50,9 @@ std::string_view interval_origin(const TrainingResult& result);
 // "energy         1.93 GJ a step, ..." in lines.
 std::string step_energy_text(const StepEnergy& energy);
 void write_step_energy(JsonWriter& json, const StepEnergy& energy);
+// Steps side by side: one for each name, nothing where the GPU's power is not known.
+std::string step_energies_table(std::span<const std::optional<StepEnergy>> energies,
+                                std::span<const std::string> names);
 
 // Whole runs side by side: one for each name, nothing where it is not known.  "" if none is.
 std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,

@@ -11,6 +11,7 @@
 #include <map>
 #include <variant>
 
+#include "job/power.h"
 #include "job/training.h"
 #include "report/diagnostics.h"
 #include "report/html/page.h"
@@ -66,17 +67,20 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
                   fmt::format("a report takes up to {}", kMostPageCases));
   };
   std::vector<std::optional<TrainingPlan>> whole_runs;
+  std::vector<std::optional<StepEnergy>> energies;
   options.each = [&](const ScenarioDocument& document, const Scenario& scenario,
                      const Result& result) {
     whole_runs.push_back(whole_run(read_job(document), scenario, result));
+    if (args.energy) energies.push_back(step_energy(scenario.cluster.node.gpu, result));
   };
   const Comparison c = compare_scenarios(scenarios_of(args), options);
   if (!args.html.empty())
     write_compare_page(c.results, c.scenarios, c.names, c.baseline, c.left_out, args);
-  write_stdout(args.json
-                   ? compare_json(c.results, c.names, c.baseline, version(), c.left_out, whole_runs)
-                   : compare_table(c.results, c.names, c.baseline, terminal.out, c.left_out) +
-                         whole_runs_table(whole_runs, c.names));
+  write_stdout(args.json ? compare_json(c.results, c.names, c.baseline, version(), c.left_out,
+                                        whole_runs, energies)
+                         : compare_table(c.results, c.names, c.baseline, terminal.out, c.left_out) +
+                               whole_runs_table(whole_runs, c.names) +
+                               (args.energy ? step_energies_table(energies, c.names) : ""));
   for (const std::string& w : c.remarks)
     if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
   if (!c.problems.empty() && !args.json)
@@ -102,6 +106,7 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
       ->option_text("NAME,...");
   add_html(sub, args);
   add_force(sub, args);
+  sub->add_flag("--energy", args.energy, "also say what each step draws, hosts included");
   sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
   sub->footer(
       "The first case is the baseline, unless the compare section names another. With --schedules\n"
