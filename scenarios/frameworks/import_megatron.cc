@@ -14,9 +14,9 @@
 #include <cmath>
 #include <map>
 
-#include "scenarios/frameworks/import_shell.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/run_log.h"
+#include "scenarios/frameworks/shell/script.h"
 #include "sim/text.h"
 #include "sim/units.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "scenarios/document/value.h"
-#include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/shell/script.h"
 
 namespace stepcast::import_arguments_test {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shell scripts as they are followed: what must not be taken, and what must end.
-#include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/shell/script.h"
 
 #include <gtest/gtest.h>
 

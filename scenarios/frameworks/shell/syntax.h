@@ -2,7 +2,7 @@
 // The commands of a shell script as they are written: nothing is expanded, and nothing is run.
 //
 // Words stay ranges of the text, quotes and all, because what they become hangs on the values of
-// variables when their turn comes (import_shell.h).
+// variables when their turn comes (reader.h).
 #pragma once
 
 #include <cstddef>

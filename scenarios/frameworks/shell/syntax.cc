@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/shell_syntax.h"
+#include "scenarios/frameworks/shell/syntax.h"
 
 #include <algorithm>
 #include <array>

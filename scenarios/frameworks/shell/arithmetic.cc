@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/shell_arithmetic.h"
+#include "scenarios/frameworks/shell/arithmetic.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
 
-#include "scenarios/frameworks/shell_syntax.h"
+#include "scenarios/frameworks/shell/syntax.h"
 
 namespace stepcast {
 namespace {
