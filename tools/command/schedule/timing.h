@@ -7,7 +7,7 @@
 
 #include "report/json/writer.h"
 #include "report/text/schedule.h"
-#include "tools/command/schedule_input.h"
+#include "tools/command/schedule/input.h"
 
 namespace stepcast::cli {
 

@@ -22,8 +22,8 @@
 #include "sim/check.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "tools/command/schedule_input.h"
-#include "tools/command/schedule_timing.h"
+#include "tools/command/schedule/input.h"
+#include "tools/command/schedule/timing.h"
 
 namespace stepcast::cli {
 namespace {

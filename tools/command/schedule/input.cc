@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/command/schedule_input.h"
+#include "tools/command/schedule/input.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/command/schedule_timing.h"
+#include "tools/command/schedule/timing.h"
 
 #include <algorithm>
 #include <array>
