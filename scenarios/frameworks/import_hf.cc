@@ -21,6 +21,14 @@ const ModelFamily* stated_family(const ImportSources& in) {
   return find_base_family(in.stated("model.preset"));
 }
 
+// Whose parts the model may have, known or not.
+const ModelFamily& part_family(const Value& model, const ImportSources& in) {
+  const Value* type = model.find("model_type");
+  const ModelFamily* known = stated_family(in);
+  if (known == nullptr && type != nullptr) known = find_model_type(type->text);
+  return known != nullptr ? *known : *find_base_family("llama");
+}
+
 // How to go on with a model of an unknown type.
 std::string offer(const Value& model) {
   if (const auto llama = as_llama(model))
@@ -82,7 +90,7 @@ std::string stated_value(std::string_view key, const Value& value, const Value& 
 std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts) {
   ConfigJson config = open_config(file);
-  if (refuse_missing_parts(config.model, in.problems)) return {};
+  if (refuse_missing_parts(config.model, part_family(config.model, in), in.problems)) return {};
   const ModelFamily* family = family_of(config.model, in);
   if (family == nullptr) return {};
   for (const std::string& part : config.left_out)

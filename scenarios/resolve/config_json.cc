@@ -62,6 +62,16 @@ bool is_nothing(const Value& v) {
   return v.items.empty() && v.members.empty();
 }
 
+// Whether models of the family are known to have what the key is about: their defaults name it.
+bool family_has(const ModelFamily& family, const Value& model, std::string_view key) {
+  const ConfigKey known = find_config_key(family, key);
+  if (known.use != KeyUse::read) return false;
+  const std::string line = fmt::format("\n{}:", known.name);
+  if (family.defaults.find(line) != std::string_view::npos) return true;
+  // A scenario that says which mixer its layers have.
+  return known.name.starts_with("linear_") && model.find("linear_mixer") != nullptr;
+}
+
 bool is_part(const Member& m) {
   return m.value.is_mapping() && m.key.ends_with("_config") && m.key != "quantization_config" &&
          m.key != "generation_config" && m.key != "compression_config";
@@ -98,19 +108,21 @@ ConfigJson open_config(Value file) {
   return config;
 }
 
-bool refuse_missing_parts(const Value& model, Problems& problems) {
+bool refuse_missing_parts(const Value& model, const ModelFamily& family, Problems& problems) {
   const Value* type = model.find("model_type");
   const bool t5 = type != nullptr && type->text == "t5";  // has its encoder in its family
   bool any = false;
   for (const MissingPart& p : kMissingParts) {
     const Value* v = model.find(p.key);
     if (v == nullptr || is_nothing(*v) || (t5 && p.key == "is_encoder_decoder")) continue;
+    if (family_has(family, model, p.key)) continue;
     constexpr size_t kShown = 24;
     std::string value = v->is_scalar() ? " = " + v->text.substr(0, kShown) : std::string();
     if (v->text.size() > kShown) value += "...";
     problems.add("E130", fmt::format("not supported yet: {} ({}{})", p.part, p.key, value), v->mark,
                  std::max<int>(1, static_cast<int>(v->text.size())), {},
-                 "models are decoders with attention in every layer, and T5");
+                 "models are decoders with attention, recurrent layers as in Qwen3-Next and "
+                 "Nemotron-H, and T5");
     any = true;
   }
   return any;
@@ -135,7 +147,7 @@ std::optional<std::string> as_llama(const Value& model) {
   }
   Problems problems;
   problems.add_source({"config.json", ""});
-  if (refuse_missing_parts(model, problems)) return {};
+  if (refuse_missing_parts(model, *llama, problems)) return {};
   const std::optional<Transformer> t =
       resolve_model(known, problems, [](const std::string&, const Mark&) { return SourceRef{}; });
   if (!t || problems.any()) return {};
