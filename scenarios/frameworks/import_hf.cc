@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
@@ -56,6 +58,19 @@ const ModelFamily* family_of(const Value& model, const ImportSources& in) {
   return nullptr;
 }
 
+// Files for several versions of a class write a value under both of its names.
+void drop_second_names(const ModelFamily& family, Value& model) {
+  std::vector<std::pair<std::string_view, std::string>> said;
+  std::erase_if(model.members, [&](const Member& m) {
+    const ConfigKey key = find_config_key(family, m.key);
+    if (key.use != KeyUse::read || !m.value.is_scalar()) return false;
+    const std::pair<std::string_view, std::string> now{key.name, m.value.text};
+    if (std::ranges::count(said, now) > 0) return true;
+    said.push_back(now);
+    return false;
+  });
+}
+
 // Null, false and nothing stand for a part that the model does not have.
 bool has_value(const Value& v) {
   return v.kind != Value::Kind::null && v.text != "false" && v.text != "null";
@@ -105,6 +120,7 @@ std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSou
                                                : fmt::format("{} is built the same", type->text),
                     type->mark});
   ++counts.used;
+  drop_second_names(*family, config.model);
   for (const Member& m : config.model.members) {
     if (m.key == "model_type") continue;
     const ConfigKey key = find_config_key(*family, m.key);

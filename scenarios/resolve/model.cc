@@ -250,6 +250,7 @@ class Overlay {
     std::vector<std::string_view> known(vocabulary.begin(), vocabulary.end());
     if (origin != WrittenIn::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
     std::string label = did_you_mean(m.key, known);
+    if (label.empty()) label = did_you_mean(m.key, rare_config_vocabulary());
     std::string note;
     const ForeignName* foreign = find_foreign_name(m.key);
     const bool here = foreign != nullptr && foreign->path.starts_with("model.");

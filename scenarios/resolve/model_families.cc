@@ -1059,28 +1059,76 @@ namespace {
 
 // The keys that are read.  Those from `qkv_bias` on are ours: families have what they say without a
 // key of their own.
-constexpr std::string_view kVocabulary[] = {
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "max_position_embeddings", "hidden_act",
-    "tie_word_embeddings", "attention_bias", "mlp_bias", "sliding_window", "use_sliding_window",
-    "max_window_layers", "layer_types", "sliding_window_pattern", "parallel_attn", "num_experts",
-    "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
-    "shared_expert_intermediate_size", "first_k_dense_replace", "moe_layer_freq",
-    "decoder_sparse_step", "mlp_only_layers", "n_group", "topk_group", "q_lora_rank",
-    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "num_nextn_predict_layers", "num_decoder_layers", "type_vocab_size", "multi_query",
-    "new_decoder_architecture", "use_bias", "alibi", "relative_attention_num_buckets",
-    "feed_forward_proj", "index_topk", "index_n_heads", "index_head_dim", "indexer_types",
-    "index_topk_freq", "index_skip_topk_offset", "mlp_layer_types", "moe_latent_size",
-    "hybrid_override_pattern", "attn_layer_indices", "mtp_layers_block_type",
-    "mtp_hybrid_override_pattern", "attn_output_gate", "full_attention_interval",
-    "linear_num_value_heads", "linear_num_key_heads", "linear_value_head_dim",
-    "linear_key_head_dim", "linear_conv_kernel_dim",
+constexpr std::string_view kVocabulary[] = {"vocab_size",
+                                            "hidden_size",
+                                            "intermediate_size",
+                                            "num_hidden_layers",
+                                            "num_attention_heads",
+                                            "num_key_value_heads",
+                                            "head_dim",
+                                            "max_position_embeddings",
+                                            "hidden_act",
+                                            "tie_word_embeddings",
+                                            "attention_bias",
+                                            "mlp_bias",
+                                            "sliding_window",
+                                            "use_sliding_window",
+                                            "max_window_layers",
+                                            "layer_types",
+                                            "sliding_window_pattern",
+                                            "parallel_attn",
+                                            "num_experts",
+                                            "num_experts_per_tok",
+                                            "moe_intermediate_size",
+                                            "n_shared_experts",
+                                            "shared_expert_intermediate_size",
+                                            "first_k_dense_replace",
+                                            "moe_layer_freq",
+                                            "decoder_sparse_step",
+                                            "mlp_only_layers",
+                                            "n_group",
+                                            "topk_group",
+                                            "q_lora_rank",
+                                            "kv_lora_rank",
+                                            "qk_nope_head_dim",
+                                            "qk_rope_head_dim",
+                                            "v_head_dim",
+                                            "num_nextn_predict_layers",
+                                            "num_decoder_layers",
+                                            "type_vocab_size",
+                                            "multi_query",
+                                            "new_decoder_architecture",
+                                            "use_bias",
+                                            "alibi",
+                                            "relative_attention_num_buckets",
+                                            "feed_forward_proj",  //
+                                            "qkv_bias",
+                                            "norm_bias",
+                                            "use_qk_norm",
+                                            "normalization",
+                                            "gated_mlp",
+                                            "position_embedding_type",
+                                            "router_bias",
+                                            "shared_expert_gate",
+                                            "attention_sinks",
+                                            "shared_input_norm",
+                                            "qk_norm_weights",
+                                            "branch_norms",
+                                            "bidirectional",
+                                            "embedding_norm",
+                                            "masked_head",
+                                            "num_encoder_layers"};
+
+// Those of parts that few models have: suggested for a key only where none of the others comes
+// close.
+constexpr std::string_view kRareVocabulary[] = {
+    "index_topk", "index_n_heads", "index_head_dim", "indexer_types", "index_topk_freq",
+    "index_skip_topk_offset", "mlp_layer_types", "moe_latent_size", "hybrid_override_pattern",
+    "attn_layer_indices", "mtp_layers_block_type", "mtp_hybrid_override_pattern",
+    "attn_output_gate", "full_attention_interval", "linear_num_value_heads", "linear_num_key_heads",
+    "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
-    "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers",
-    "qkv_bias", "norm_bias", "use_qk_norm", "normalization", "gated_mlp", "position_embedding_type",
-    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm", "qk_norm_weights",
-    "branch_norms", "bidirectional", "embedding_norm", "masked_head", "num_encoder_layers"};
+    "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -1276,7 +1324,7 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
     if (k.family == family.name && k.key == key) return {KeyUse::ignored, key};
   for (const Alias& a : kAliases)
     if (a.from == key && (a.family.empty() || a.family == family.name)) return {KeyUse::read, a.to};
-  if (contains(kVocabulary, key)) return {KeyUse::read, key};
+  if (contains(kVocabulary, key) || contains(kRareVocabulary, key)) return {KeyUse::read, key};
   if (contains(kIgnored, key)) return {KeyUse::ignored, key};
   if (contains(kLeftOut, key)) return {KeyUse::left_out, key};
   return {};
@@ -1284,6 +1332,10 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
 
 std::span<const std::string_view> config_vocabulary() {
   return kVocabulary;
+}
+
+std::span<const std::string_view> rare_config_vocabulary() {
+  return kRareVocabulary;
 }
 
 }  // namespace stepcast

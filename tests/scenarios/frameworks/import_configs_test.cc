@@ -421,6 +421,11 @@ TEST(ImportHf, PartsThatAreMissingAreNamed) {
       "hf");
 }
 
+TEST(ImportHf, AValueUnderBothOfItsNamesIsOne) {
+  EXPECT_EQ(value_of(imported("hf", kLlama + ", \"n_layer\": 2}"), "model.num_hidden_layers"), "2");
+  EXPECT_THAT(import_failure("hf", kLlama + ", \"n_layer\": 3}").codes, "E103");
+}
+
 // Text is one part of a model that sees images: its keys are in a mapping of their own.
 TEST(ImportHf, TheDecoderOfSeveralPartsIsTaken) {
   const ImportedRun run = imported(
