@@ -38,6 +38,7 @@ constexpr MissingPart kMissingParts[] = {
     {"lru_width", "recurrent layers"},
     {"linear_num_value_heads", "linear attention"},
     {"linear_attn_config", "linear attention"},
+    {"attn_type_list", "lightning attention"},
     {"index_topk", "sparse attention with an indexer"},
     {"sparse_attention_config", "sparse attention"},
     {"compress_ratios", "attention to compressed keys"},

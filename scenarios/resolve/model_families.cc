@@ -1307,10 +1307,10 @@ constexpr std::string_view kLeftOut[] = {
     "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
     "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
     "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
-    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
-    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
-    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
-    "mla_use_output_gate", "qk_layernorm"};
+    "attn_type_list", "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank",
+    "hc_mult", "block_configs", "swa_num_key_value_heads", "global_head_dim",
+    "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias", "num_kv_shared_layers",
+    "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {

@@ -49,6 +49,17 @@ struct OneStage {
     return flops(id, [](const std::string&) { return true; });
   }
 
+  // Bytes that the forward leaves behind, without the statistics of norms.
+  int64_t kept() const {
+    const Pass& pass = graph.passes[static_cast<size_t>(passes.forward)];
+    int64_t sum = 0;
+    for (const MemoryEvent& e : pass.memory) {
+      const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
+      if (graph.text(t.label) != "norm statistics") sum += (e.allocate ? t.bytes : -t.bytes).value;
+    }
+    return sum;
+  }
+
   // Bytes of gradients that are reduced over dp while the backward runs.
   int64_t reduced() const {
     int64_t sum = 0;
@@ -334,6 +345,25 @@ TEST(Mixers, LayersOfOneBranchLaunchIt) {
   EXPECT_EQ(launched(0),
             "norm 1,mixer in,convolution,decays,chunk states,chunk scores,chunk scan,state passing,"
             "gated norm,mixer out,mixer residual,");
+}
+
+// docs/memory.md: what a layer keeps, beside its input and the output of its norm.
+TEST(Mixers, KeepWhatTheirBackwardReads) {
+  const int64_t h = 1024, v = 32 * 64, n = 32, chunk = 64;
+  const auto kept = [](Mixer mixer, int64_t tp) {
+    Transformer t = recurrent(mixer);
+    t.mixers = {mixer};
+    t.bare = {1};
+    t.layers = 1;
+    return OneStage(t, flash(tp, 1), {.layers = 1}).kept();
+  };
+  const int64_t space = (2 * v + 2 * 8 * 128 + n) + v + v;
+  EXPECT_EQ(kept(Mixer::mamba2, 1), 2 * kSeq * (2 * h + space));
+  EXPECT_EQ(kept(Mixer::mamba2, 4), 2 * kSeq * (2 * h + space) / 4);
+  const int64_t keys = 16 * 128;
+  const int64_t delta = (2 * v + 2 * keys + 2 * n) + (v + 2 * keys) + 2 * v + 2 * n * 128 +
+                        n * chunk + v + v + 2 * (2 * n);
+  EXPECT_EQ(kept(Mixer::gated_delta_net, 1), 2 * kSeq * (2 * h + delta));
 }
 
 TEST(Mixers, LayersThatShareAChoiceScoreNoKeys) {
