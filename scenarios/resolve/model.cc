@@ -549,8 +549,8 @@ class ModelReader {
           place({"indexer_types", "num_hidden_layers"}));
     for (const Value& type : types->items) {
       if (type.text != "full" && type.text != "shared")
-        return refuse("E125", "'indexer_types' cannot have '" + type.text + '\'', type.mark,
-                      "each is full or shared");
+        return refuse("E125", "'indexer_types' cannot have '" + escape_text(type.text) + '\'',
+                      type.mark, "each is full or shared");
       t_.indexers.push_back(type.text == "full");
     }
     t_.indexers.resize(static_cast<size_t>(t_.layers));
@@ -590,6 +590,9 @@ class ModelReader {
     t_.encoder_layers = whole("num_encoder_layers", 0, kMostLayers, 0);
     if (t_.encoder_layers == 0) {
       read_words();
+      if (words_.size() > static_cast<size_t>(kMostLayers))
+        return refuse("E123", fmt::format("more than {} layers are named", kMostLayers),
+                      place({"hybrid_override_pattern", "layer_types"}));
       const bool counted = !words_.empty() && find("num_hidden_layers") == nullptr;
       t_.layers =
           counted ? static_cast<int64_t>(words_.size()) : needed("num_hidden_layers", kMostLayers);
@@ -644,6 +647,9 @@ class ModelReader {
     }
     // ... or which ones do (Bamba).
     if (const Value* attend = find("attn_layer_indices"); attend != nullptr && words_.empty()) {
+      if (attend->kind != Value::Kind::sequence || find("linear_mixer") == nullptr)
+        return refuse("E107", "'attn_layer_indices' must be a list of layers, beside linear_mixer",
+                      attend->mark);
       words_.assign(static_cast<size_t>(ok_ ? t_.layers : 0), LayerWord::recurrent);
       for (const Value& item : attend->items) {
         const auto n = read_whole(item, "attn_layer_indices", problems_, 0, kMostLayers);
@@ -804,7 +810,13 @@ class ModelReader {
     if (types == nullptr || !ok_) return;
     if (types->kind != Value::Kind::sequence || types->items.size() < with.size())
       return refuse("E127", "'mlp_layer_types' must be a list of words, one a layer", types->mark);
-    for (size_t i = 0; i < with.size(); ++i) with[i] = types->items[i].text == "sparse";
+    for (size_t i = 0; i < with.size(); ++i) {
+      const Value& type = types->items[i];
+      if (type.text != "sparse" && type.text != "dense")
+        return refuse("E125", "'mlp_layer_types' cannot have '" + escape_text(type.text) + '\'',
+                      type.mark, "each is dense or sparse");
+      with[i] = type.text == "sparse";
+    }
     t_.dense_layers = 0;  // as far as the list says it
   }
 

@@ -80,6 +80,18 @@ TEST(Mixers, WithWrongPatternsAreRefused) {
       "E130: not supported yet: prediction modules of other layers than attention and experts");
 }
 
+TEST(Mixers, WithListsOfOtherThingsAreRefused) {
+  EXPECT_THAT(problem(text_of(kChosen, ", mlp_layer_types: [dense, sparse, x, sparse]")),
+              HasSubstr("E125: 'mlp_layer_types' cannot have 'x'"));
+  EXPECT_THAT(problem(text_of(kChosen, ", mlp_layer_types: [dense]")), HasSubstr("E127"));
+  EXPECT_THAT(problem("model: {model_type: bamba, attn_layer_indices: 3}\ncluster: dgx-h100 x 1\n"
+                      "batch: {global: 8, seq: 4096}"),
+              HasSubstr("E107"));
+  EXPECT_EQ(
+      problem(text_of(kHybrid, ", hybrid_override_pattern: '" + std::string(100'001, 'M') + "'")),
+      "E123: more than 100000 layers are named");
+}
+
 TEST(Mixers, WithWrongSizesAreRefused) {
   EXPECT_THAT(problem(text_of(kDelta, ", linear_key_head_dim: 0")), HasSubstr("E121"));
   EXPECT_THAT(problem(text_of(kDelta, ", linear_chunk_size: -1")), HasSubstr("E1"));
