@@ -117,6 +117,9 @@ bool refuse_missing_parts(const Value& model, const ModelFamily& family, Problem
     const Value* v = model.find(p.key);
     if (v == nullptr || is_nothing(*v) || (t5 && p.key == "is_encoder_decoder")) continue;
     if (family_has(family, model, p.key)) continue;
+    // MiniMax writes 1 for softmax attention, 0 for the other.
+    const auto other = [](const Value& kind) { return kind.text == "0"; };
+    if (p.key == "attn_type_list" && std::ranges::none_of(v->items, other)) continue;
     constexpr size_t kShown = 24;
     std::string value = v->is_scalar() ? " = " + v->text.substr(0, kShown) : std::string();
     if (v->text.size() > kShown) value += "...";

@@ -1246,11 +1246,12 @@ constexpr std::string_view kIgnored[] = {
     "scale_attention_softmax_in_fp32", "inference_runner", "validate_runner_input",
     "max_sequence_length", "max_batch_size", "pre_allocate_kv_cache", "use_dynamic_ntk",
     "use_logn_attn", "for_llm_init", "indexer_rope_interleave", "index_share_for_mtp_iteration",
-    "index_topk_pattern", "moe_router_dtype", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype",
-    "mamba_ssm_cache_dtype", "use_mamba_kernels", "mamba_hidden_act", "mamba_proj_bias",
-    "mamba_expand", "expand", "time_step_floor", "time_step_max", "time_step_min",
-    "time_step_limit", "time_step_rank", "residual_in_fp32", "moe_shared_expert_overlap",
-    "z_loss_coefficient", "normalization_function", "sliding_window_size", "partial_rotary_factors",
+    "index_topk_pattern", "moe_router_dtype", "mtp_use_dedicated_embeddings", "attn_type_list",
+    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "use_mamba_kernels", "mamba_hidden_act",
+    "mamba_proj_bias", "mamba_expand", "expand", "time_step_floor", "time_step_max",
+    "time_step_min", "time_step_limit", "time_step_rank", "residual_in_fp32",
+    "moe_shared_expert_overlap", "z_loss_coefficient", "normalization_function",
+    "sliding_window_size", "partial_rotary_factors",
     // loss and generation
     "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",
     "cross_attention_hidden_size", "diversity_penalty", "early_stopping",
@@ -1307,10 +1308,10 @@ constexpr std::string_view kLeftOut[] = {
     "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
     "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
     "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
-    "attn_type_list", "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank",
-    "hc_mult", "block_configs", "swa_num_key_value_heads", "global_head_dim",
-    "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias", "num_kv_shared_layers",
-    "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
+    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
+    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
+    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
+    "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {

@@ -418,6 +418,7 @@ TEST(ImportHf, PartsThatAreMissingAreNamed) {
   EXPECT_THAT(import_failure("hf", R"({"model_type": "any", "index_topk": 2048})").codes, "E130");
   EXPECT_THAT(import_failure("hf", R"({"model_type": "any", "attn_type_list": [0, 1]})").lines,
               ElementsAre(HasSubstr("not supported yet: lightning attention")));
+  EXPECT_EQ(imported("hf", kLlama + ", \"attn_type_list\": [1, 1]}").kind, "hf");
   EXPECT_EQ(
       imported("hf", kLlama + ", \"mamba_num_heads\": 0, \"add_cross_attention\": false}").kind,
       "hf");
