@@ -12,6 +12,28 @@ int64_t norm_parameters(const Transformer& model) {
   return model.norm == Norm::layer_norm && model.norm_bias ? 2 * model.hidden : model.hidden;
 }
 
+// What every tensor-parallel rank holds of an indexer: all of it.
+int64_t indexer_parameters(const Transformer& m) {
+  return m.q_rank * m.index_heads * m.index_dim + m.hidden * (m.index_dim + m.index_heads) +
+         2 * m.index_dim;
+}
+
+// A recurrent mixer is split by heads and their groups.  The norm of the delta rule, whose weights
+// heads share, and the bias after the sum over the ranks are whole.
+int64_t whole_recurrent_parameters(const Transformer& m, Mixer mixer) {
+  return (mixer == Mixer::gated_delta_net ? m.recurrence.head_dim : 0) +
+         (m.recurrence.bias ? m.hidden : 0);
+}
+
+int64_t recurrent_parameters(const Transformer& m, const Plan& plan, Mixer mixer) {
+  const Recurrence& r = m.recurrence;
+  const int64_t in = recurrent_input_width(m, mixer), channels = recurrent_channels(m);
+  const bool space = mixer == Mixer::mamba2;
+  const int64_t split = m.hidden * (in + r.values()) + channels * (r.conv + (r.conv_bias ? 1 : 0)) +
+                        (space ? 3 : 2) * r.heads + (space ? r.values() : 0) + (r.bias ? in : 0);
+  return split / plan.tp + whole_recurrent_parameters(m, mixer);
+}
+
 // What every tensor-parallel rank holds of latent attention: down projections and their norms.
 int64_t latent_parameters(const Transformer& m) {
   const int64_t kv = m.kv_rank + m.qk_rope_dim;
@@ -30,6 +52,7 @@ int64_t attention_parameters(const Shard& s) {
            (model.attention_output_bias ? s.hidden : 0) + (model.attention_sinks ? s.heads : 0);
   }
   int64_t count = s.hidden * s.qkv + s.hidden * s.q;
+  if (model.attention_gate) count += s.hidden * s.q;
   if (model.attention_bias) count += s.qkv;
   if (model.attention_output_bias) count += s.hidden;
   count += qk_norm_parameters(model, s.q, s.key);
@@ -37,12 +60,23 @@ int64_t attention_parameters(const Shard& s) {
   return count;
 }
 
+int64_t mlp_parameters(const Transformer& model, int64_t input, int64_t width) {
+  const int64_t up = model.gated ? 2 * width : width;
+  int64_t count = input * (up + width);
+  if (model.mlp_bias) count += up + input;
+  return count;
+}
+
 // An MLP of which this rank holds columns of such a width.
 int64_t mlp_parameters(const Transformer& model, int64_t width) {
-  const int64_t up = model.gated ? 2 * width : width;
-  int64_t count = model.hidden * (up + width);
-  if (model.mlp_bias) count += up + model.hidden;
-  return count;
+  return mlp_parameters(model, model.hidden, width);
+}
+
+// What all ranks of tp hold of the projections around experts that read a latent.
+int64_t latent_expert_parameters(const Transformer& model) {
+  if (model.moe_latent == 0) return 0;
+  return 2 * model.hidden * model.moe_latent +
+         (model.mlp_bias ? model.moe_latent + model.hidden : 0);
 }
 
 // What a layer with experts has beside them: router and shared experts.
@@ -51,7 +85,7 @@ int64_t beside_experts(const Transformer& model, const Plan& plan) {
   if (model.router_bias) count += model.experts;
   if (model.shared_ffn > 0) count += mlp_parameters(model, model.shared_ffn / plan.tp);
   if (model.shared_gate) count += model.hidden;
-  return count;
+  return count + latent_expert_parameters(model);
 }
 
 // Calls `count` with the kind of each layer of the stage and of each prediction module.
@@ -63,12 +97,6 @@ int64_t sum_over_layers(const Transformer& model, const StageContent& content, C
   if (content.kinds.empty()) return sum + content.layers * count(layer_kind(model, 0));
   for (const LayerKind& kind : content.kinds) sum += count(kind);
   return sum;
-}
-
-// Norms of a layer, those of a prediction module among them.
-int64_t norms_of(const Transformer& model, const LayerKind& kind) {
-  return (model.shared_norm ? 1 : 2) + (model.branch_norms ? 2 : 0) + (kind.cross ? 1 : 0) +
-         (kind.predicts ? 3 : 0);
 }
 
 // Norms outside the layers: after the encoder, before prediction modules or the head, or after the
@@ -83,7 +111,7 @@ int64_t end_norms(const Transformer& model, const StageContent& content) {
 }  // namespace
 
 int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
-  const int64_t one = mlp_parameters(model, model.moe_ffn / plan.etp);
+  const int64_t one = mlp_parameters(model, expert_input(model), model.moe_ffn / plan.etp);
   return sum_over_layers(model, content, [&](const LayerKind& kind) {
     return kind.experts ? model.experts / plan.ep * one : 0;
   });
@@ -95,8 +123,15 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   const int64_t norm = norm_parameters(model);
   int64_t total = expert_parameters(model, plan, content);
   total += sum_over_layers(model, content, [&](const LayerKind& kind) {
-    const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
-    int64_t count = attention_parameters(s) + mlp + norms_of(model, kind) * norm;
+    int64_t count = layer_norms(model, kind) * norm;
+    if (kind.attends()) count += attention_parameters(s);
+    if (kind.indexes) count += indexer_parameters(model);
+    if (kind.recurs()) count += recurrent_parameters(model, plan, kind.mixer);
+    if (kind.experts) {
+      count += beside_experts(model, plan);
+    } else if (kind.mlp) {
+      count += mlp_parameters(model, s.ffn);
+    }
     if (kind.cross) count += attention_parameters(s);
     if (kind.predicts) count += 2 * h * h / plan.tp;
     return count;
@@ -132,7 +167,7 @@ ParameterTensors expert_tensors(const Transformer& model, const Plan& plan,
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
     return kind.experts ? model.experts / plan.ep * tensors_of_mlp(model) : 0;
   });
-  if (tensors.count > 0) tensors.largest = model.hidden * (model.moe_ffn / plan.etp);
+  if (tensors.count > 0) tensors.largest = expert_input(model) * (model.moe_ffn / plan.etp);
   return tensors;
 }
 
@@ -145,13 +180,23 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
   const int64_t attention = (latent > 0 ? latent + 1 : 2) + (model.attention_bias ? 1 : 0) +
                             (model.attention_output_bias ? 1 : 0) +
                             (model.qk_norm && model.qk_norm_weights != QkNormWeights::none ? 2 : 0);
+  // Both projections, convolution, decays, biases of the steps and the norm; what skips a space.
+  const Recurrence& r = model.recurrence;
+  const int64_t recurrent = 6 + (r.conv_bias ? 1 : 0) + (r.bias ? 2 : 0);
+  const int64_t gate = model.attention_gate ? s.q : 0;
   ParameterTensors tensors;
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
-    int64_t count = attention * (kind.cross ? 2 : 1) + norms_of(model, kind) * norm;
-    const int64_t width = kind.experts ? model.shared_ffn / plan.tp : s.ffn;
-    tensors.largest = std::max(tensors.largest, s.hidden * std::max(s.qkv, width));
+    int64_t count = layer_norms(model, kind) * norm;
+    if (kind.attends()) count += attention * (kind.cross ? 2 : 1);
+    if (kind.indexes) count += 5;  // three projections, and the norm of the keys
+    if (kind.recurs()) count += recurrent + (kind.mixer == Mixer::mamba2 ? 1 : 0);
+    const int64_t width = !kind.mlp ? 0 : kind.experts ? model.shared_ffn / plan.tp : s.ffn;
+    const int64_t mixed =
+        kind.recurs() ? recurrent_input_width(model, kind.mixer) / plan.tp : s.qkv + gate;
+    tensors.largest = std::max(tensors.largest, s.hidden * std::max(mixed, width));
     if (kind.experts) ++count;  // router
-    return !kind.experts || model.shared_ffn > 0 ? count + mlp : count;
+    if (kind.experts && model.moe_latent > 0) count += 2;
+    return kind.mlp && (!kind.experts || model.shared_ffn > 0) ? count + mlp : count;
   });
   tensors.count += end_norms(model, content) * norm;
   const bool embeds = content.embedding || copies_embedding(model, content);
@@ -176,13 +221,16 @@ int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan)
 int64_t shared_parameters(const Transformer& model, const StageContent& content) {
   const int64_t norm = norm_parameters(model);
   const int64_t layers = sum_over_layers(model, content, [&](const LayerKind& kind) {
-    int64_t count = norms_of(model, kind) * norm;
-    if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
-    if (model.mlp_bias && !kind.experts) count += model.hidden;
-    if (model.qk_norm_weights == QkNormWeights::of_head) count += qk_norm_parameters(model, 0, 0);
-    if (model.kv_rank > 0) count += latent_parameters(model);
+    int64_t count = layer_norms(model, kind) * norm;
+    if (kind.attends()) {
+      if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
+      if (model.qk_norm_weights == QkNormWeights::of_head) count += qk_norm_parameters(model, 0, 0);
+      if (model.kv_rank > 0) count += latent_parameters(model);
+    }
+    if (kind.recurs()) count += whole_recurrent_parameters(model, kind.mixer);
+    if (model.mlp_bias && kind.mlp && !kind.experts) count += model.hidden;
     // The router sees the rank's own tokens only, too.
-    if (kind.experts) count += model.hidden * model.experts;
+    if (kind.experts) count += model.hidden * model.experts + latent_expert_parameters(model);
     if (kind.experts && model.shared_gate) count += model.hidden;
     return count;
   });

@@ -35,6 +35,7 @@ Count ordinary_attention(const Transformer& t) {
   const int64_t qkv = q + 2 * t.kv_heads * t.head_dim;
   Count c{t.hidden * qkv + q * t.hidden, 0};
   if (t.attention_bias) c.vectors += qkv;
+  if (t.attention_gate) c.matrices += t.hidden * q;
   c.vectors += qk_norm_parameters(t, q, t.kv_heads * t.head_dim);
   return c;
 }
@@ -57,6 +58,29 @@ Count latent_attention(const Transformer& t) {
   return c;
 }
 
+// What scores keys for sparse attention (DeepSeek-V3.2 section 2.1, eq. 1; transformers'
+// DeepseekV32Indexer): queries from the latent, keys of one head and their layer norm, a weight of
+// each head.
+Count indexer(const Transformer& t) {
+  return {t.q_rank * t.index_heads * t.index_dim + t.hidden * (t.index_dim + t.index_heads),
+          2 * t.index_dim};
+}
+
+// transformers' NemotronHMamba2Mixer and Qwen3NextGatedDeltaNet.  Beside both projections and the
+// convolution each head has a decay and the bias of its step, in a state space also a weight of its
+// input that skips it.  The norm before the projection out has weights of its own for all heads, or
+// shares them.
+Count recurrent_mixer(const Transformer& t, Mixer mixer) {
+  const Recurrence& r = t.recurrence;
+  const int64_t in = recurrent_input_width(t, mixer), channels = recurrent_channels(t);
+  const bool space = mixer == Mixer::mamba2;
+  Count c{t.hidden * in + r.values() * t.hidden,
+          channels * r.conv + (space ? 3 : 2) * r.heads + (space ? r.values() : r.head_dim)};
+  if (r.conv_bias) c.vectors += channels;
+  if (r.bias) c.vectors += in + t.hidden;
+  return c;
+}
+
 Count attention(const Transformer& t) {
   Count c = t.kv_rank > 0 ? latent_attention(t) : ordinary_attention(t);
   if (t.attention_output_bias) c.vectors += t.hidden;
@@ -64,20 +88,22 @@ Count attention(const Transformer& t) {
   return c;
 }
 
-Count mlp(const Transformer& t, int64_t width) {
+Count mlp(const Transformer& t, int64_t input, int64_t width) {
   const int64_t up = t.gated ? 2 * width : width;
-  Count c{t.hidden * up + width * t.hidden, 0};
-  if (t.mlp_bias) c.vectors += up + t.hidden;
+  Count c{input * up + width * input, 0};
+  if (t.mlp_bias) c.vectors += up + input;
   return c;
 }
 
 // Counts this many experts of a layer: all of them, or those that one token goes to.
 Count mixture(const Transformer& t, int64_t met) {
-  const Count expert = mlp(t, t.moe_ffn);
+  const Count expert = mlp(t, expert_input(t), t.moe_ffn);
   Count c{t.hidden * t.experts + met * expert.matrices, met * expert.vectors};
   if (t.router_bias) c.vectors += t.experts;
-  if (t.shared_ffn > 0) c += mlp(t, t.shared_ffn);
+  if (t.shared_ffn > 0) c += mlp(t, t.hidden, t.shared_ffn);
   if (t.shared_gate) c.matrices += t.hidden;
+  if (t.moe_latent > 0) c.matrices += 2 * t.hidden * t.moe_latent;
+  if (t.moe_latent > 0 && t.mlp_bias) c.vectors += t.moe_latent + t.hidden;
   return c;
 }
 
@@ -88,13 +114,13 @@ bool has_experts(const Transformer& t, int64_t layer) {
 }
 
 Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
-  Count c = attention(t);
-  c += kind.experts ? mixture(t, met) : mlp(t, t.ffn);
-  c.vectors += ((t.shared_norm ? 1 : 2) + (t.branch_norms ? 2 : 0)) * norm_parameters(t, t.hidden);
-  if (kind.cross) {
-    c += attention(t);
-    c.vectors += norm_parameters(t, t.hidden);
-  }
+  Count c;
+  if (kind.attends()) c += attention(t);
+  if (kind.indexes) c += indexer(t);
+  if (kind.recurs()) c += recurrent_mixer(t, kind.mixer);
+  if (kind.mlp) c += kind.experts ? mixture(t, met) : mlp(t, t.hidden, t.ffn);
+  c.vectors += layer_norms(t, kind) * norm_parameters(t, t.hidden);
+  if (kind.cross) c += attention(t);
   return c;
 }
 
@@ -102,7 +128,7 @@ Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
 // both streams, their projection to one, a layer, and a norm before the shared head.
 Count module_count(const Transformer& t, int64_t met) {
   Count c = layer_count(t, prediction_kind(t), met);
-  c += {2 * t.hidden * t.hidden, 3 * norm_parameters(t, t.hidden)};
+  c.matrices += 2 * t.hidden * t.hidden;
   return c;
 }
 
@@ -148,6 +174,29 @@ int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key) {
   return t.qk_norm_weights == QkNormWeights::of_heads ? q + key : 2 * t.head_dim;
 }
 
+int64_t recurrent_channels(const Transformer& t) {
+  return t.recurrence.values() + 2 * t.recurrence.keys();
+}
+
+int64_t recurrent_input_width(const Transformer& t, Mixer mixer) {
+  const int64_t of_head = mixer == Mixer::mamba2 ? 1 : 2;
+  return recurrent_channels(t) + t.recurrence.values() + of_head * t.recurrence.heads;
+}
+
+int64_t expert_input(const Transformer& t) {
+  return t.moe_latent > 0 ? t.moe_latent : t.hidden;
+}
+
+bool has_recurrent_layers(const Transformer& t) {
+  return std::ranges::any_of(t.mixers, [](Mixer m) { return LayerKind{.mixer = m}.recurs(); });
+}
+
+int64_t layer_norms(const Transformer& t, const LayerKind& kind) {
+  const int branches = (kind.mixer != Mixer::none ? 1 : 0) + (kind.mlp ? 1 : 0);
+  const int before = t.shared_norm && branches == 2 ? 1 : branches;
+  return before + (t.branch_norms ? branches : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
+}
+
 int64_t query_dim(const Transformer& t) {
   return t.kv_rank > 0 ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;
 }
@@ -159,7 +208,11 @@ int64_t value_dim(const Transformer& t) {
 LayerKind layer_kind(const Transformer& t, int64_t layer) {
   STEPCAST_CHECK(layer >= 0 && layer < t.layers, fmt::format("no such layer: {}", layer));
   LayerKind kind;
-  kind.experts = has_experts(t, layer);
+  const auto at = static_cast<size_t>(layer);
+  if (!t.mixers.empty()) kind.mixer = t.mixers[at];
+  kind.mlp = t.bare.empty() || t.bare[at] == 0;
+  kind.experts = kind.mlp && has_experts(t, layer);
+  kind.indexes = t.index_topk > 0 && (t.indexers.empty() || t.indexers[at] != 0);
   kind.window = t.windows.empty() ? t.sliding_window : t.windows[static_cast<size_t>(layer)];
   kind.bidirectional = t.bidirectional || layer < t.encoder_layers;
   kind.cross = t.encoder_layers > 0 && layer >= t.encoder_layers;
@@ -169,6 +222,12 @@ LayerKind layer_kind(const Transformer& t, int64_t layer) {
 LayerKind prediction_kind(const Transformer& t) {
   LayerKind kind = layer_kind(t, t.layers - 1);
   kind.predicts = true;
+  if (t.bare.empty()) return kind;
+  // Where layers are one branch each, a module has two of them: attention, and experts if the model
+  // has any (Nemotron 3: mtp_layers_block_type).
+  kind.mixer = Mixer::attention;
+  kind.mlp = true;
+  kind.experts = t.experts > 0;
   return kind;
 }
 
@@ -200,12 +259,22 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
                             double encoder_seq) {
   const auto wide = [](int64_t n) { return static_cast<double>(n); };
   const double source = encoder_seq > 0 ? encoder_seq : seq;  // what cross attention sees
-  const auto pair = static_cast<double>(2 * t.heads * (query_dim(t) + value_dim(t)));
+  const bool sparse = t.index_topk > 0;
+  const int64_t dims = sparse ? 2 * t.kv_rank + t.qk_rope_dim : query_dim(t) + value_dim(t);
+  const auto pair = static_cast<double>(2 * t.heads * dims);
+  const auto scored = static_cast<double>(2 * t.index_heads * t.index_dim);
+  const auto state = static_cast<double>(2 * t.recurrence.values() * t.recurrence.state);
   const auto products = [&](const LayerKind& kind, const Count& count) {
     const bool encodes = t.encoder_layers > 0 && !kind.cross;
     const double tokens = encodes ? source : seq;
-    double flops = 2 * tokens * wide(count.matrices) +
-                   pair * attention_pairs(kind, tokens, causal && !kind.bidirectional);
+    double flops = 2 * tokens * wide(count.matrices);
+    if (kind.attends()) {
+      LayerKind seen = kind;
+      if (sparse) seen.window = t.index_topk;
+      flops += pair * attention_pairs(seen, tokens, causal && !kind.bidirectional);
+    }
+    if (kind.indexes) flops += scored * attention_pairs(kind, tokens, causal);
+    if (kind.recurs()) flops += tokens * state * (kind.mixer == Mixer::mamba2 ? 2 : 3);
     if (kind.cross) {
       // Keys and values are projected from the encoder's output.
       const auto kv = static_cast<double>(2 * t.kv_heads * t.head_dim * t.hidden);
@@ -258,6 +327,9 @@ Transformer pruned(const Transformer& model, const Pruning& p) {
   t.dense_layers = std::min(t.dense_layers, t.layers);
   if (!t.windows.empty()) t.windows.resize(static_cast<size_t>(t.layers));
   if (!t.expert_layers.empty()) t.expert_layers.resize(static_cast<size_t>(t.layers));
+  if (!t.mixers.empty()) t.mixers.resize(static_cast<size_t>(t.layers));
+  if (!t.bare.empty()) t.bare.resize(static_cast<size_t>(t.layers));
+  if (!t.indexers.empty()) t.indexers.resize(static_cast<size_t>(t.layers));
   const int64_t group = t.heads / t.kv_heads;
   t.kv_heads = kept(t.kv_heads, p.heads);
   t.heads = t.kv_heads * group;

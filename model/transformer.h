@@ -27,6 +27,14 @@ enum class QkNormWeights : uint8_t {
   none,      // nothing (Llama 4)
 };
 
+// What mixes the tokens of a layer with those before them.
+enum class Mixer : uint8_t {
+  attention,
+  none,             // nothing: the layer is an MLP or experts alone (Nemotron-H)
+  mamba2,           // a state space with a scalar decay (Dao and Gu 2024, arXiv 2405.21060)
+  gated_delta_net,  // linear attention by the gated delta rule (Yang et al. 2024, arXiv 2412.06464)
+};
+
 // How a layer can differ from others of its model.  Layers of one kind cost the same.
 struct LayerKind {
   bool experts = false;        // its MLP is a mixture of experts
@@ -35,7 +43,29 @@ struct LayerKind {
   bool cross = false;          // attends to the output of the encoder too
   bool predicts = false;       // multi-token prediction: joins two streams before, own loss after
   bool wide = false;           // its GEMMs are not in the plan's low precision
+  Mixer mixer = Mixer::attention;
+  bool mlp = true;       // an MLP or experts follow the mixer
+  bool indexes = false;  // chooses the keys of its queries, and of later layers that do not
+
+  bool attends() const { return mixer == Mixer::attention; }
+  bool recurs() const { return mixer == Mixer::mamba2 || mixer == Mixer::gated_delta_net; }
   auto operator<=>(const LayerKind&) const = default;
+};
+
+// Sizes of the recurrent mixers.  Every head has a state of `state` x `head_dim` numbers.
+struct Recurrence {
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  int64_t groups = 0;  // heads that share what is written and read by: B and C of a state space,
+                       // keys and queries of the delta rule
+  int64_t state = 0;   // width of one of them
+  int64_t conv = 0;    // tokens that the short causal convolution sees; 0: there is none
+  bool conv_bias = false;
+  bool bias = false;  // of the projections into and out of the mixer
+  int64_t chunk = 0;  // tokens whose products a kernel makes at once
+  int64_t values() const { return heads * head_dim; }
+  int64_t keys() const { return groups * state; }
+  bool operator==(const Recurrence&) const = default;
 };
 
 struct Transformer {
@@ -64,6 +94,10 @@ struct Transformer {
   bool attention_sinks = false;  // one learned logit a head (gpt-oss)
   int64_t sliding_window = 0;    // keys each query sees; 0 = all
   std::vector<int64_t> windows;  // of each layer, where they differ; empty: sliding_window
+  std::vector<Mixer> mixers;     // of each layer; empty: all attend
+  std::vector<uint8_t> bare;     // of each layer: 1 = its mixer is alone; empty: MLPs everywhere
+  Recurrence recurrence;         // of the layers whose mixer is one
+  bool attention_gate = false;   // attention's output times a sigmoid of its input (Qwen3-Next)
   bool bidirectional = false;    // an encoder (BERT)
   bool parallel_block = false;   // attention and MLP read the same input, one sum after both
   bool shared_norm = false;      // ... and the same norm (Falcon-7B, GPT-J)
@@ -91,16 +125,36 @@ struct Transformer {
   int64_t router_top_groups = 0;  // ... this many; 0 = any
   bool router_bias = false;       // correction bias of the router, one a expert
   bool shared_gate = false;       // a gate of its own in front of the shared experts (Qwen2-MoE)
+  int64_t moe_latent = 0;  // routed experts read and write vectors of this width, between two
+                           // projections that all of them share (Nemotron 3); 0: `hidden`
 
   // Multi-head latent attention; kv_rank 0 = ordinary attention.
   int64_t q_rank = 0;  // 0: queries are projected directly
   int64_t kv_rank = 0;
   int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
+
+  // Latent attention to chosen keys (DeepSeek-V3.2: DeepSeek Sparse Attention); 0 = to all.
+  int64_t index_topk = 0;   // keys that each query attends to
+  int64_t index_heads = 0;  // of the indexer, which scores them
+  int64_t index_dim = 0;
+  std::vector<uint8_t> indexers;  // of each layer: 1 = has an indexer, 0 = takes the choice of the
+                                  // layer before (GLM-5.2); empty: all have one
   bool operator==(const Transformer&) const = default;
 };
 
 // Weights of the norms of queries and keys, `q` and `key` wide.
 int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key);
+
+// Width that a recurrent mixer projects its input to: a gate and values, two vectors of keys and,
+// of each head, the step of a state space or both gates of the delta rule.
+int64_t recurrent_input_width(const Transformer& t, Mixer mixer);
+// Channels of its convolution.
+int64_t recurrent_channels(const Transformer& t);
+// Width of what routed experts read.
+int64_t expert_input(const Transformer& t);
+bool has_recurrent_layers(const Transformer& t);
+// Norms of `hidden` in a layer, those of a prediction module among them.
+int64_t layer_norms(const Transformer& t, const LayerKind& kind);
 
 // Width of a head's queries and keys, and of its values.
 int64_t query_dim(const Transformer& t);
@@ -131,6 +185,11 @@ int64_t masked_head_parameters(const Transformer& t);
 // head, without the lookup of the embedding.  A multiply-add counts two; a backward takes twice as
 // many.  Each query is multiplied with every key or, with `causal`, with the keys that it sees.
 // With encoder and decoder `seq` is the decoder's; `encoder_seq` 0: the encoder's is the same.
+// Recurrences count by their definition, token by token, however kernels cut them: of each head
+// two products of state x head_dim in a state space (arXiv 2405.21060, eq. 1: the outer product
+// that is written, and C h), three by the delta rule (arXiv 2412.06464, eq. 10: S k, the outer
+// product, S q).  With index_topk a query is multiplied with that many keys in the latent space
+// (DeepSeek-V3.2, section 2.1: MLA in its multi-query mode), and indexers with all that it sees.
 //
 // The closed forms of a step, 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8)
 // and with full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3), are

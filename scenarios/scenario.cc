@@ -52,6 +52,7 @@ Plan resolve_plan(const PlanInputs& in) {
   remark_overridden(in, plan);
   check_tensor_sizes(in, plan);
   check_mode(in, plan);
+  check_mixers(in, plan);
   return plan;
 }
 

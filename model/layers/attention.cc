@@ -93,7 +93,9 @@ Work cached_attention(const Shard& s, const LayerKind& kind) {
 std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind& kind) {
   if (s.plan.mode == StepMode::decode) return {cached_attention(s, kind)};
   const int64_t split = exchange_ranks(s), ring = ring_ranks(s);
-  const int64_t query_width = query_dim(s.model), value_width = value_dim(s.model);
+  const bool chosen = s.model.index_topk > 0;  // in the latent space (sparse_attention.cc)
+  const int64_t query_width = chosen ? s.model.kv_rank + s.model.qk_rope_dim : query_dim(s.model);
+  const int64_t value_width = chosen ? s.model.kv_rank : value_dim(s.model);
   Work w;
   w.kind = backward ? WorkKind::attention_backward : WorkKind::attention_forward;
   w.dtype = s.plan.precision.params;
@@ -106,7 +108,13 @@ std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind
   w.batch = s.plan.micro_batch;
   w.heads = s.heads / split;
   w.kv_heads = std::max<int64_t>(1, s.kv_heads / split);
-  const double all = pairs_of(kind, s.seq * s.cp, s.keys);  // of a head, on all ranks
+  LayerKind sees = kind;
+  if (chosen) {  // rows of keys picked for each query
+    sees.window = s.model.index_topk;
+    w.n = std::min(s.keys, s.model.index_topk);
+    w.causal = w.causal && w.n == s.keys;
+  }
+  const double all = pairs_of(sees, s.seq * s.cp, s.keys);  // of a head, on all ranks
   // Forward two products, backward five (it recomputes the scores); scores and the gradients of
   // queries and keys are as wide as queries, the others as values.
   const int64_t width = backward ? 3 * query_width + 2 * value_width : query_width + value_width;

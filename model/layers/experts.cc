@@ -183,11 +183,23 @@ namespace {
 
 // One pass through the experts of a layer, forward or backward.
 struct ExpertPass {
-  const LayerContext& c;
+  const Shard shard;     // `hidden` is what experts read: the latent, if they have one
+  const LayerContext c;  // with it
   const ExpertShard x;
   std::vector<Work> awaited{};  // what the rank with most rows does longer, since await_busiest()
 
-  explicit ExpertPass(const LayerContext& context) : c(context), x(expert_shard(context.shard)) {}
+  explicit ExpertPass(const LayerContext& context)
+      : shard(with_expert_input(context.shard)),
+        c(context.with(shard)),
+        x(expert_shard(context.shard)) {}
+  ExpertPass(const ExpertPass&) = delete;
+  ExpertPass& operator=(const ExpertPass&) = delete;
+
+ private:
+  static Shard with_expert_input(Shard s) {
+    s.hidden = expert_input(s.model);
+    return s;
+  }
 };
 
 // Until the rank with most rows has done what has been noted.
@@ -742,6 +754,57 @@ TensorIndex products_backward(ExpertPass& e, SavedExperts& t, ExpertRows d) {
   return out;
 }
 
+// ----------------------------------------------------------------------------- experts of a latent
+// NVIDIA Nemotron 3 (Megatron-Core, moe_layer.py: fc1_latent_proj, fc2_latent_proj): one projection
+// before tokens go to their experts and one after they have come back, which every tensor-parallel
+// rank holds whole, in the format of the parameters.
+
+TensorIndex latent_in_forward(const LayerContext& c, const ExpertShard& x) {
+  const Shard& s = c.shard;
+  const int64_t latent = s.model.moe_latent;
+  c.pass.compute("expert latent in", s.forward_gemm(x.tokens, latent, s.hidden));
+  return c.pass.allocate("expert latent", s.bytes(x.tokens, latent), MemoryCategory::workspace);
+}
+
+// `combined`: [tokens, latent], which the backward needs.
+TensorIndex latent_out_forward(const LayerContext& c, ForwardMode mode, const ExpertShard& x,
+                               TensorIndex combined, SavedExperts& t) {
+  const Shard& s = c.shard;
+  const int64_t latent = s.model.moe_latent;
+  c.pass.compute("expert latent out", s.forward_gemm(x.tokens, s.hidden, latent));
+  const TensorIndex out = c.pass.allocate("expert latent output", s.bytes(x.tokens, s.hidden),
+                                          MemoryCategory::workspace);
+  if (mode != ForwardMode::discard)
+    t.combined = c.pass.allocate("expert sums", s.bytes(x.tokens, latent), saved(mode));
+  c.pass.free(combined);
+  return out;
+}
+
+// The gradient of what comes back from the experts, [tokens, latent].
+TensorIndex latent_out_backward(const LayerContext& c, const ExpertShard& x, SavedExperts& t) {
+  const Shard& s = c.shard;
+  const int64_t latent = s.model.moe_latent;
+  c.pass.compute("expert latent out input gradient", s.input_gemm(x.tokens, s.hidden, latent));
+  const TensorIndex d = c.pass.allocate("expert latent gradient", s.bytes(x.tokens, latent),
+                                        MemoryCategory::workspace);
+  weight_gradient(c, "expert latent out", s.weight_gemm(x.tokens, s.hidden, latent),
+                  {.wide = true});
+  c.weights.free(t.combined);
+  return d;
+}
+
+// Frees `d` of the latent; returns that of the norm's output.
+TensorIndex latent_in_backward(const LayerContext& c, const ExpertShard& x, TensorIndex& d) {
+  const Shard& s = c.shard;
+  const int64_t latent = s.model.moe_latent;
+  c.pass.compute("expert latent in input gradient", s.input_gemm(x.tokens, latent, s.hidden));
+  const TensorIndex out = c.pass.allocate("expert latent in gradient", s.bytes(x.tokens, s.hidden),
+                                          MemoryCategory::workspace);
+  weight_gradient(c, "expert latent in", s.weight_gemm(x.tokens, latent, s.hidden), {.wide = true});
+  c.weights.free(d);
+  return out;
+}
+
 // From the output of the norm to that of the branch.
 TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExperts& t) {
   const Shard& s = c.shard;
@@ -764,10 +827,14 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
     up = [&] { shared_up(c, mode, t); };
     down = [&] { shared_out = shared_down(c, mode, keep_shared, t); };
   }
+  const bool latent = s.model.moe_latent > 0;
+  TensorIndex read = latent ? latent_in_forward(c, e.x) : kNoTensor;
   const ExpertRows rows = to_experts(e, "dispatch", saved(mode), up);
+  c.pass.free(read);
   t.rows = rows.tensor;
   const TensorIndex made = products_forward(e, mode, t, rows.converted);
   TensorIndex out = from_experts(e, "combine", made, down);
+  if (latent) out = latent_out_forward(c, mode, e.x, out, t);
   if (e.x.tokens < s.own_tokens) {
     const TensorIndex all = gather(c, "combine all-gather", s.hidden);
     c.pass.free(out);
@@ -838,7 +905,10 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
   need_mixture(c, t);
   ExpertPass e(c);
   BranchGradient branch = branch_gradient(c, "moe", gradient, t.mask, false);
+  const bool latent = s.model.moe_latent > 0;
+  TensorIndex d_combined = latent ? latent_out_backward(c, e.x, t) : kNoTensor;
   const ExpertRows rows = to_experts(e, "combine backward", MemoryCategory::workspace, {});
+  c.pass.free(d_combined);
   const TensorIndex d_rows = products_backward(e, t, rows);
   TensorIndex own = kNoTensor;
   const auto shared_back = [&] { own = shared_backward(c, t, branch); };
@@ -846,6 +916,7 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
   TensorIndex d =
       from_experts(e, "dispatch backward", d_rows,
                    beside ? std::function<void()>(shared_back) : std::function<void()>());
+  if (latent) d = latent_in_backward(c, e.x, d);
   route_backward(c, e.x, t);
   if (shared && !beside) shared_back();
   if (shared) {

@@ -81,6 +81,31 @@ TensorIndex latent_up(const LayerContext& c, ForwardMode mode, TensorIndex& quer
   return qkv;
 }
 
+// The gradient of the keys' and values' latent from that of what attention read, and that of the
+// keys' shared part.
+TensorIndex latent_up_backward(const LayerContext& c, SavedLatent& l, TensorIndex& d_position) {
+  const Shard& s = c.shard;
+  const Transformer& m = s.model;
+  const Bytes up_bytes = s.bytes(s.tokens, up_width(s));
+  const Bytes shared = s.bytes(s.tokens, m.qk_rope_dim);
+  const Bytes rotated = s.bytes(s.tokens, s.heads * m.qk_rope_dim) * 2;
+  c.pass.compute("rotary backward",
+                 s.memory_bound(Kernel::rotary_backward,
+                                rotated + s.bytes(s.tokens, s.key + s.value) + up_bytes + shared));
+  TensorIndex d_up =
+      c.pass.allocate("keys and values up gradient", up_bytes, MemoryCategory::workspace);
+  d_position = c.pass.allocate("position key gradient", shared, MemoryCategory::workspace);
+  c.pass.free(l.position_key);
+  if (s.sequence_split()) {
+    c.pass.join(c.pass.communicate(Stream::tp, "position key gradient reduce-scatter",
+                                   s.collective(WorkKind::reduce_scatter, m.qk_rope_dim)));
+  }
+
+  const Shard kv_up = from_latent(s, m.kv_rank);
+  return column_parallel_backward(c.with(kv_up), "key and value up", d_up, l.kv_normed,
+                                  up_width(s));
+}
+
 }  // namespace
 
 void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
@@ -114,13 +139,18 @@ void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) 
     done_with(l.q_statistics);
     done_with(l.q_down);
   }
+  const bool chosen = attends_to_chosen(c);
   const NormOutput norm =
-      norm_forward(c, mode, "key and value norm", s.own_tokens, m.kv_rank, true);
+      norm_forward(c, mode, "key and value norm", s.own_tokens, m.kv_rank, !chosen);
   l.kv_normed = norm.output;
   l.kv_statistics = norm.statistics;
   done_with(l.kv_statistics);
   TensorIndex& query_input = m.q_rank > 0 ? l.q_normed : t.norm_output;
-  t.qkv = latent_up(c, mode, query_input, l.kv_normed);
+  if (chosen) {
+    absorb_forward(c, mode, t, query_input);
+  } else {
+    t.qkv = latent_up(c, mode, query_input, l.kv_normed);
+  }
   // The norms of the latents are a part of the up projections (Megatron-Core's gpt_layer_specs.py:
   // column_parallel_layer_norm_linear), and made again with them.
   const bool again = drops(c, mode, &RecomputeModules::mla_up_projection);
@@ -178,26 +208,16 @@ TensorIndex latent_backward(const LayerContext& c, SavedAttention& t, TensorInde
   const Shard& s = c.shard;
   const Transformer& m = s.model;
   SavedLatent& l = t.latent;
-  const Bytes up_bytes = s.bytes(s.tokens, up_width(s));
-  const Bytes shared = s.bytes(s.tokens, m.qk_rope_dim);
-  const Bytes rotated = s.bytes(s.tokens, s.heads * m.qk_rope_dim) * 2;
-  c.pass.compute("rotary backward",
-                 s.memory_bound(Kernel::rotary_backward,
-                                rotated + s.bytes(s.tokens, s.key + s.value) + up_bytes + shared));
-  TensorIndex d_up =
-      c.pass.allocate("keys and values up gradient", up_bytes, MemoryCategory::workspace);
-  TensorIndex d_position =
-      c.pass.allocate("position key gradient", shared, MemoryCategory::workspace);
-  c.pass.free(l.position_key);
-  if (s.sequence_split()) {
-    c.pass.join(c.pass.communicate(Stream::tp, "position key gradient reduce-scatter",
-                                   s.collective(WorkKind::reduce_scatter, m.qk_rope_dim)));
-  }
-
   const int64_t kv_width = m.kv_rank + m.qk_rope_dim;
-  const Shard kv_up = from_latent(s, m.kv_rank);
-  TensorIndex d_kv =
-      column_parallel_backward(c.with(kv_up), "key and value up", d_up, l.kv_normed, up_width(s));
+  TensorIndex d_kv = kNoTensor, d_position = kNoTensor;
+  if (attends_to_chosen(c)) {
+    const AbsorbedGradients d = absorb_backward(c, t, gradient_qkv);
+    gradient_qkv = d.queries;
+    d_kv = d.latents;
+    c.pass.free(l.position_key);
+  } else {
+    d_kv = latent_up_backward(c, l, d_position);
+  }
   norm_backward(c, "key and value norm", s.own_tokens, m.kv_rank);
   c.pass.free(l.kv_statistics);
   c.pass.free(l.kv_down);

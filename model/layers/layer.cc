@@ -334,6 +334,11 @@ void rotate(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   c.pass.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
 }
 
+// Of the gate that is projected with queries, keys and values.
+int64_t gate_width(const LayerContext& c) {
+  return c.shard.model.attention_gate ? c.shard.q : 0;
+}
+
 // Queries, keys and values of ordinary attention: fills `t.qkv`.
 void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
@@ -343,7 +348,7 @@ void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& 
   const int64_t others = repeats_alternate_products(c, mode) ? s.q + s.value : 0;
   const bool converted = norm_quantizes(c) && !model.shared_norm;
   t.qkv = column_parallel_forward(c, mode, "qkv", "queries, keys, values", t.norm_output,
-                                  s.qkv - others, {.converted = converted});
+                                  s.qkv + gate_width(c) - others, {.converted = converted});
   if (keeps_alternate_products(c, mode))
     t.kept_qkv =
         c.pass.allocate("queries and values", s.bytes(s.tokens, s.q + s.value), saved(mode));
@@ -378,7 +383,8 @@ TensorIndex projected_backward(const LayerContext& c, SavedAttention& t, TensorI
     if (model.qk_norm_weights == QkNormWeights::of_head) reduce_after(c, 2 * model.head_dim);
   }
   if (model.attention_bias) bias_gradient(c, "qkv", s.tokens, s.qkv);
-  return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output, s.qkv, input);
+  return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output, s.qkv + gate_width(c),
+                                  input);
 }
 
 bool is_latent(const LayerContext& c) {
@@ -412,6 +418,32 @@ void copy_context_backward(const LayerContext& c) {
   const Work copy = s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.context) * 2);
   c.pass.compute("context by token backward", copy);
   c.pass.compute("context by head backward", copy);
+}
+
+// transformers' Qwen3NextAttention: the context times the sigmoid of a gate of its width.
+void gate_context(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  const Bytes context = s.bytes(s.tokens, s.context);
+  c.pass.compute("attention gate", s.memory_bound(Kernel::activation, context * 3));
+  const TensorIndex gated = c.pass.allocate("gated attention context", context, saved(mode));
+  c.pass.free(t.context_copy);
+  t.context_copy = gated;
+}
+
+// Frees the gradient of the gated context; makes those of context and gate, which is returned
+// apart.
+TensorIndex gate_backward(const LayerContext& c, TensorIndex& gradient) {
+  const Shard& s = c.shard;
+  const Bytes context = s.bytes(s.tokens, s.context);
+  c.pass.compute("attention gate backward",
+                 s.memory_bound(Kernel::activation_backward, context * 5));
+  const TensorIndex of_context =
+      c.pass.allocate("attention context gradient", context, MemoryCategory::workspace);
+  const TensorIndex of_gate =
+      c.pass.allocate("attention gate gradient", context, MemoryCategory::workspace);
+  c.pass.free(gradient);
+  gradient = of_context;
+  return of_gate;
 }
 
 // DeepSeek-V3 keeps the output of attention once, in a format of its own (arXiv 2412.19437, section
@@ -469,17 +501,23 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   // Selective recomputation keeps only what goes into the core and what comes out of it.
   const bool keep_core = keeps_alternate_products(c, mode) ||
                          (keep && !recomputes(c, &RecomputeModules::core_attention));
-  if (!repeats_alternate_products(c, mode))
+  if (attends_to_chosen(c)) {
+    chosen_core_forward(c, mode, keep_core, t);
+  } else if (!repeats_alternate_products(c, mode)) {
     t.core = core_forward(c, mode, keep_core, replaced_by_exchange(c, t));
+  }
   done_with(t.qkv);
   done_with(t.qk_normed);
   done_with(t.rotated);
   if (latent && drops(c, mode, &RecomputeModules::mla_up_projection)) c.pass.free(t.qkv);
 
-  // Fused attention's backward reads its output as well.
-  const bool read_twice = s.plan.kernels.flash_attention && keep_core;
+  // Fused attention's backward reads its output as well, which is not what the projection reads if
+  // a gate or an up projection lies between.
+  const bool read_twice = s.plan.kernels.flash_attention && keep_core && !s.model.attention_gate &&
+                          !attends_to_chosen(c);
   t.context_alone = read_twice && is_low(c) && s.plan.precision.attention_output.has_value();
   if (copies_context(c)) copy_context(c, mode, t);
+  if (s.model.attention_gate) gate_context(c, mode, t);
   TensorIndex& projected = t.context_copy != kNoTensor ? t.context_copy : t.core.context;
   const PartialSum branch =
       row_parallel_forward(c, t.context_alone ? ForwardMode::discard : mode, "projection",
@@ -508,6 +546,7 @@ InputGather gather_qkv_input_early(const LayerContext& c) {
 }
 
 void recompute_self_core(const LayerContext& c, SavedAttention& t) {
+  if (attends_to_chosen(c)) return recompute_chosen_core(c, t);
   need_queries(c, t);
   recompute_core(c, t.core, replaced_by_exchange(c, t));
 }
@@ -528,15 +567,20 @@ TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
                                                          : t.core.context;
   TensorIndex d = row_parallel_backward(c, "projection", branch, projected, s.context);
   c.pass.free(t.context_copy);  // in low precision
+  TensorIndex d_gate = s.model.attention_gate ? gate_backward(c, d) : kNoTensor;
   if (copies_context(c)) copy_context_backward(c);
   c.pass.set_phase(Phase::recompute);
   need_queries(c, t);
   if (recompute_core_first) recompute_self_core(c, t);
   c.pass.set_phase(Phase::backward_input);
-  TensorIndex d_qkv = core_backward(c, t.core, d, t.qkv);
+  TensorIndex d_qkv =
+      attends_to_chosen(c) ? chosen_core_backward(c, t, d) : core_backward(c, t.core, d, t.qkv);
   c.pass.free(t.kept_qkv);
   c.pass.free(t.rotated);
-  return is_latent(c) ? latent_backward(c, t, d_qkv) : projected_backward(c, t, d_qkv, input);
+  const TensorIndex d_input =
+      is_latent(c) ? latent_backward(c, t, d_qkv) : projected_backward(c, t, d_qkv, input);
+  c.pass.free(d_gate);
+  return d_input;
 }
 
 void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient,
@@ -750,7 +794,7 @@ void parallel_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradie
 }
 
 bool is_parallel(const LayerContext& c) {
-  return c.shard.model.parallel_block && !c.kind.experts;
+  return c.shard.model.parallel_block && c.kind.attends() && c.kind.mlp && !c.kind.experts;
 }
 
 }  // namespace
@@ -761,22 +805,34 @@ Forward<SavedLayer> layer_forward(const LayerContext& c, ForwardMode mode, Tenso
   SavedLayer t = before;
   t.attention.input = input;
   if (is_parallel(c)) return parallel_forward(c, mode, t);
-  Forward<SavedAttention> attention = attention_forward(c, mode, t.attention);
-  t.attention = attention.saved;
-  TensorIndex stream = attention.output;
+  TensorIndex stream = input;
+  if (c.kind.attends()) {
+    const Forward<SavedAttention> attention = attention_forward(c, mode, t.attention);
+    t.attention = attention.saved;
+    stream = attention.output;
+  } else if (c.kind.recurs()) {
+    const Forward<SavedRecurrence> mixed = recurrence_forward(c, mode);
+    t.recurrence = mixed.saved;
+    stream = mixed.output;
+  }
   if (c.kind.cross) {
     const Forward<SavedCrossAttention> cross = cross_attention_forward(c, mode, stream);
     t.cross = cross.saved;
     stream = cross.output;
   }
-  if (c.kind.experts) {
+  if (c.kind.experts || !c.kind.mlp) {
     if (mode == ForwardMode::discard) c.pass.free(t.attention.norm_output);
     c.pass.free(t.attention.output);
-    const Forward<SavedExperts> experts = experts_forward(c, mode, stream);
+  }
+  if (!c.kind.mlp) return {stream, t};
+  // An input that is the layer's own stays with it.
+  const TensorIndex own = c.kind.mixer == Mixer::none ? kNoTensor : stream;
+  if (c.kind.experts) {
+    const Forward<SavedExperts> experts = experts_forward(c, mode, own);
     t.experts = experts.saved;
     return {experts.output, t};
   }
-  t.mlp.input = stream;
+  t.mlp.input = own;
   const Forward<SavedMlp> mlp = mlp_forward(c, mode, t.mlp, t.attention);
   t.mlp = mlp.saved;
   return {mlp.output, t};
@@ -788,11 +844,17 @@ void layer_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradient,
   if (is_parallel(c)) return parallel_backward(c, t, gradient, recompute_cores);
   if (c.kind.experts) {
     experts_backward(c, t.experts, gradient);
-  } else {
+  } else if (c.kind.mlp) {
     mlp_backward(c, t.mlp, gradient);
   }
   if (c.kind.cross) cross_attention_backward(c, t.cross, gradient, recompute_cores);
-  attention_backward(c, t.attention, gradient, recompute_cores);
+  if (c.kind.attends()) {
+    attention_backward(c, t.attention, gradient, recompute_cores);
+  } else if (c.kind.recurs()) {
+    recurrence_backward(c, t.recurrence, t.attention.input, gradient);
+  } else {
+    c.pass.free(t.attention.input);
+  }
 }
 
 // Megatron-LM's tensor_parallel/random.py: split_tensor_into_1d_equal_chunks into a new buffer, and
@@ -818,11 +880,11 @@ void gather_checkpoint(const LayerContext& c, TensorIndex& input) {
 }
 
 void recompute_selected(const LayerContext& c, SavedLayer& t) {
-  if (recomputes(c, &RecomputeModules::core_attention)) {
+  if (c.kind.attends() && recomputes(c, &RecomputeModules::core_attention)) {
     recompute_self_core(c, t.attention);
     if (c.kind.cross) recompute_cross_core(c, t.cross);
   }
-  if (c.kind.experts) return;  // theirs where they are needed
+  if (c.kind.experts || !c.kind.mlp) return;  // theirs where they are needed
   need_mlp(c, t.mlp);
   need_norm(c, "norm 2", t.mlp.norm_output, true);
 }

@@ -257,15 +257,28 @@ struct SavedLatent {
   TensorIndex input_low = kNoTensor;
 };
 
+// What an indexer keeps: its queries, keys and the weights of its heads, for all tokens, and which
+// keys each query attends to.
+struct SavedIndexer {
+  TensorIndex queries = kNoTensor, keys = kNoTensor, weights = kNoTensor;
+  TensorIndex gathered = kNoTensor;    // what they are projected from, where a sequence is split
+  TensorIndex statistics = kNoTensor;  // of the keys' norm
+  TensorIndex chosen = kNoTensor;
+  TensorIndex target = kNoTensor;  // what its loss compares its scores of them with
+};
+
 struct SavedAttention {
   TensorIndex input = kNoTensor;  // the residual stream before it; freed by the backward
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
   SavedLatent latent{};
+  SavedIndexer indexer{};                  // LayerKind::indexes
+  TensorIndex queries_before = kNoTensor;  // they were absorbed (attends_to_chosen)
   TensorIndex qkv = kNoTensor;
   TensorIndex qk_normed = kNoTensor;
   TensorIndex rotated = kNoTensor;  // queries and keys, if operators rotate them (Kernels)
   SavedCore core{};
-  TensorIndex context_copy = kNoTensor;  // that the projection reads (Kernels::context_copies)
+  TensorIndex context_copy = kNoTensor;  // that the projection reads, where it is not the core's
+                                         // (Kernels::context_copies, a gate, an up projection)
   TensorIndex context_low = kNoTensor;   // quantized for the projection, if both are needed
   TensorIndex context_kept =
       kNoTensor;               // the context in Precision::attention_output, instead of it
@@ -273,6 +286,20 @@ struct SavedAttention {
   TensorIndex mask = kNoTensor;
   TensorIndex kept_qkv = kNoTensor;  // queries and values that per-op recomputation keeps
   TensorIndex output = kNoTensor;    // of the projection, as long as the layer's forward runs
+};
+
+// A recurrent mixer in place of attention.
+struct SavedRecurrence {
+  TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
+  TensorIndex projected = kNoTensor;  // gate, values, keys, and what each head decays by
+  TensorIndex convolved = kNoTensor;
+  // Of the delta rule: normed queries and keys of every head, with values and gate; the inverse of
+  // each chunk's triangle.
+  TensorIndex spread = kNoTensor, inverse = kNoTensor;
+  TensorIndex decays = kNoTensor;
+  TensorIndex scanned = kNoTensor, gate_statistics = kNoTensor;
+  TensorIndex gated = kNoTensor;  // what the projection out reads
+  TensorIndex mask = kNoTensor;
 };
 
 // Of a decoder's layer to the output of the encoder.
@@ -306,17 +333,24 @@ struct SavedExperts {
   TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
   TensorIndex shared_low = kNoTensor;                 // quantized input of the shared experts
   TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
+  TensorIndex combined = kNoTensor;  // sums in the latent of the experts (Transformer::moe_latent)
   bool up_kept = false, shared_up_kept = false;  // they are in MoeRun::activation_input
   TensorIndex shared_output = kNoTensor;         // of gated shared experts
   TensorIndex mask = kNoTensor;
 };
 
 struct SavedLayer {
-  SavedAttention attention;
-  SavedCrossAttention cross;  // LayerKind::cross
-  SavedMlp mlp;               // a dense layer
-  SavedExperts experts;       // LayerKind::experts
+  SavedAttention attention;    // its input is the layer's, whatever mixes the tokens
+  SavedRecurrence recurrence;  // LayerKind::recurs()
+  SavedCrossAttention cross;   // LayerKind::cross
+  SavedMlp mlp;                // a dense layer
+  SavedExperts experts;        // LayerKind::experts
 };
+
+// recurrence.cc.  The backward frees `input`, the layer's.
+Forward<SavedRecurrence> recurrence_forward(const LayerContext& c, ForwardMode mode);
+void recurrence_backward(const LayerContext& c, SavedRecurrence& t, TensorIndex& input,
+                         TensorIndex& gradient);
 
 // `input` is the residual stream; it stays with the layer (SavedAttention::input).  `before`: what
 // an earlier forward of the same layer kept, when this one recomputes.
@@ -342,6 +376,26 @@ TensorIndex latent_backward(const LayerContext& c, SavedAttention& t, TensorInde
 void need_queries(const LayerContext& c, SavedAttention& t);
 // The input of the down projections that the forward did not keep; does nothing if it is there.
 void need_latent_input(const LayerContext& c, SavedAttention& t);
+
+// sparse_attention.cc: attention of queries to the keys that an indexer has chosen for each.
+// Queries are absorbed into the latent space, of which all heads share the keys.
+bool attends_to_chosen(const LayerContext& c);
+// From the latents to absorbed queries (`t.qkv`), the indexer's choice among that; and from the
+// gradient of what attention read back to those of the queries [tokens, q] and of the latents
+// [own_tokens, kv_rank + qk_rope_dim].
+void absorb_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t,
+                    TensorIndex& query_input);
+struct AbsorbedGradients {
+  TensorIndex queries = kNoTensor, latents = kNoTensor;
+};
+AbsorbedGradients absorb_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient);
+// From there to the context that the projection reads (`t.context_copy`), and back to the gradient
+// of what attention read.
+void chosen_core_forward(const LayerContext& c, ForwardMode mode, bool keep, SavedAttention& t);
+TensorIndex chosen_core_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient);
+void recompute_chosen_core(const LayerContext& c, SavedAttention& t);
+// The shapes of attention in the latent space.
+Shard latent_shard(const Shard& s);
 
 // cross_attention.cc.  REQUIRES: c.encoder.
 Forward<SavedCrossAttention> cross_attention_forward(const LayerContext& c, ForwardMode mode,

@@ -395,7 +395,9 @@ void find_smallest(const Subject& subject, const Scenario& own, int64_t most_gpu
     size.training = fastest_on(subject, own, gpus, size);
     if (size.training) break;
   }
-  if (own.model.encoder_layers > 0 || own.model.bidirectional) return;
+  const bool alone = own.model.encoder_layers == 0 && !own.model.bidirectional &&
+                     own.model.index_topk == 0 && !has_recurrent_layers(own.model);
+  if (!alone) return;  // no forward alone of these (resolve/layout.cc)
   for (const auto& [weights, bytes] :
        std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
     SizedInference inference{weights, bytes, {}};
@@ -415,7 +417,11 @@ int64_t embedding_parameters(const Transformer& t) {
 double cache_bytes_per_token(const Transformer& t) {
   if (t.bidirectional) return 0;
   const int64_t width = t.kv_rank > 0 ? t.kv_rank + t.qk_rope_dim : 2 * t.kv_heads * t.head_dim;
-  return 2.0 * static_cast<double>(width) * static_cast<double>(t.layers - t.encoder_layers);
+  const int64_t attending = t.mixers.empty() ? t.layers - t.encoder_layers
+                                             : std::ranges::count(t.mixers, Mixer::attention);
+  return 2.0 * static_cast<double>(width) * static_cast<double>(attending) +
+         2.0 * static_cast<double>(t.index_dim) *
+             static_cast<double>(t.indexers.empty() ? t.layers : std::ranges::count(t.indexers, 1));
 }
 
 void fill_model(const Scenario& s, ModelSize& size) {

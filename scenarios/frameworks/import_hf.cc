@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
@@ -19,6 +21,14 @@ namespace {
 // `preset: llama` or `preset: gpt` that the user states for a model of an unknown type.
 const ModelFamily* stated_family(const ImportSources& in) {
   return find_base_family(in.stated("model.preset"));
+}
+
+// Whose parts the model may have, known or not.
+const ModelFamily& part_family(const Value& model, const ImportSources& in) {
+  const Value* type = model.find("model_type");
+  const ModelFamily* known = stated_family(in);
+  if (known == nullptr && type != nullptr) known = find_model_type(type->text);
+  return known != nullptr ? *known : *find_base_family("llama");
 }
 
 // How to go on with a model of an unknown type.
@@ -46,6 +56,19 @@ const ModelFamily* family_of(const Value& model, const ImportSources& in) {
                   did_you_mean(type->text, known),
                   fmt::format("{}; known: {}", offer(model), join(known)));
   return nullptr;
+}
+
+// Files for several versions of a class write a value under both of its names.
+void drop_second_names(const ModelFamily& family, Value& model) {
+  std::vector<std::pair<std::string_view, std::string>> said;
+  std::erase_if(model.members, [&](const Member& m) {
+    const ConfigKey key = find_config_key(family, m.key);
+    if (key.use != KeyUse::read || !m.value.is_scalar()) return false;
+    const std::pair<std::string_view, std::string> now{key.name, m.value.text};
+    if (std::ranges::count(said, now) > 0) return true;
+    said.push_back(now);
+    return false;
+  });
 }
 
 // Null, false and nothing stand for a part that the model does not have.
@@ -82,7 +105,7 @@ std::string stated_value(std::string_view key, const Value& value, const Value& 
 std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts) {
   ConfigJson config = open_config(file);
-  if (refuse_missing_parts(config.model, in.problems)) return {};
+  if (refuse_missing_parts(config.model, part_family(config.model, in), in.problems)) return {};
   const ModelFamily* family = family_of(config.model, in);
   if (family == nullptr) return {};
   for (const std::string& part : config.left_out)
@@ -97,6 +120,7 @@ std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSou
                                                : fmt::format("{} is built the same", type->text),
                     type->mark});
   ++counts.used;
+  drop_second_names(*family, config.model);
   for (const Member& m : config.model.members) {
     if (m.key == "model_type") continue;
     const ConfigKey key = find_config_key(*family, m.key);

@@ -38,6 +38,7 @@ constexpr MissingPart kMissingParts[] = {
     {"lru_width", "recurrent layers"},
     {"linear_num_value_heads", "linear attention"},
     {"linear_attn_config", "linear attention"},
+    {"attn_type_list", "lightning attention"},
     {"index_topk", "sparse attention with an indexer"},
     {"sparse_attention_config", "sparse attention"},
     {"compress_ratios", "attention to compressed keys"},
@@ -60,6 +61,16 @@ bool is_nothing(const Value& v) {
     return v.text.empty() || v.text == "false" || v.text == "False" || v.text == "0" ||
            v.text == "null" || v.text == "None";
   return v.items.empty() && v.members.empty();
+}
+
+// Whether models of the family are known to have what the key is about: their defaults name it.
+bool family_has(const ModelFamily& family, const Value& model, std::string_view key) {
+  const ConfigKey known = find_config_key(family, key);
+  if (known.use != KeyUse::read) return false;
+  const std::string line = fmt::format("\n{}:", known.name);
+  if (family.defaults.find(line) != std::string_view::npos) return true;
+  // A scenario that says which mixer its layers have.
+  return known.name.starts_with("linear_") && model.find("linear_mixer") != nullptr;
 }
 
 bool is_part(const Member& m) {
@@ -98,19 +109,24 @@ ConfigJson open_config(Value file) {
   return config;
 }
 
-bool refuse_missing_parts(const Value& model, Problems& problems) {
+bool refuse_missing_parts(const Value& model, const ModelFamily& family, Problems& problems) {
   const Value* type = model.find("model_type");
   const bool t5 = type != nullptr && type->text == "t5";  // has its encoder in its family
   bool any = false;
   for (const MissingPart& p : kMissingParts) {
     const Value* v = model.find(p.key);
     if (v == nullptr || is_nothing(*v) || (t5 && p.key == "is_encoder_decoder")) continue;
+    if (family_has(family, model, p.key)) continue;
+    // MiniMax writes 1 for softmax attention, 0 for the other.
+    const auto other = [](const Value& kind) { return kind.text == "0"; };
+    if (p.key == "attn_type_list" && std::ranges::none_of(v->items, other)) continue;
     constexpr size_t kShown = 24;
     std::string value = v->is_scalar() ? " = " + v->text.substr(0, kShown) : std::string();
     if (v->text.size() > kShown) value += "...";
     problems.add("E130", fmt::format("not supported yet: {} ({}{})", p.part, p.key, value), v->mark,
                  std::max<int>(1, static_cast<int>(v->text.size())), {},
-                 "models are decoders with attention in every layer, and T5");
+                 "models are decoders with attention, recurrent layers as in Qwen3-Next and "
+                 "Nemotron-H, and T5");
     any = true;
   }
   return any;
@@ -135,7 +151,7 @@ std::optional<std::string> as_llama(const Value& model) {
   }
   Problems problems;
   problems.add_source({"config.json", ""});
-  if (refuse_missing_parts(model, problems)) return {};
+  if (refuse_missing_parts(model, *llama, problems)) return {};
   const std::optional<Transformer> t =
       resolve_model(known, problems, [](const std::string&, const Mark&) { return SourceRef{}; });
   if (!t || problems.any()) return {};

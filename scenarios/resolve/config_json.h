@@ -21,9 +21,9 @@ struct ConfigJson {
 };
 ConfigJson open_config(Value file);
 
-// Adds E130, and returns true, for each part of the model that cannot be simulated: state-space
-// layers, sparse attention and the like, by the key that says it.
-bool refuse_missing_parts(const Value& model, Problems& problems);
+// Adds E130, and returns true, for each part of the model that cannot be simulated, by the key that
+// says it: keys that `family` does not have by its defaults.
+bool refuse_missing_parts(const Value& model, const ModelFamily& family, Problems& problems);
 
 // What a model of an unknown type would be as a decoder like Llama: "7.24 billion parameters
 // (7241732096), ...", and what that takes for granted.  Nothing if its sizes do not say it.

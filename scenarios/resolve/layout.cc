@@ -34,7 +34,15 @@ bool kv_heads_fit(const Transformer& model, int64_t tp) {
 std::string undivided(const Transformer& model, int64_t tp) {
   if (model.heads % tp != 0) return fmt::format("num_attention_heads = {}", model.heads);
   if (!kv_heads_fit(model, tp)) return fmt::format("num_key_value_heads = {}", model.kv_heads);
-  const bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
+  const Recurrence& r = model.recurrence;
+  if (r.heads % tp != 0) return fmt::format("linear_num_value_heads = {}", r.heads);
+  if (r.groups % tp != 0) return fmt::format("linear_num_key_heads = {}", r.groups);
+  bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
+  if (!model.bare.empty()) {
+    dense = false;
+    for (int64_t i = 0; i < model.layers && !dense; ++i)
+      dense = layer_kind(model, i).mlp && !layer_kind(model, i).experts;
+  }
   if (dense && model.ffn % tp != 0) return fmt::format("intermediate_size = {}", model.ffn);
   if (model.hidden % tp != 0) return fmt::format("hidden_size = {}", model.hidden);
   return {};
@@ -528,6 +536,27 @@ void resolve_context(const PlanInputs& in, Plan& plan) {
   plan.grid.cp_inner = plan.cp_inner;
   check_heads(in, plan);
   check_parts(in, plan);
+}
+
+// ---------------------------------------------------------------------- other mixers
+
+void check_mixers(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  if (in.model == nullptr) return;
+  const bool recurs = has_recurrent_layers(*in.model), chosen = in.model->index_topk > 0;
+  if (!recurs && !chosen) return;
+  const std::string what = recurs ? "recurrent layers" : "sparse attention with an indexer";
+  const auto refuse = [&](Key key, const std::string& of, const std::string& help) {
+    v.refuse("E130", key, fmt::format("not supported yet: {} of {}", of, what), help);
+  };
+  if (plan.cp > 1) refuse("parallel.cp", "sequences split over cp", "cp = 1; tp and pp split them");
+  if (!plan.trains()) refuse("mode", "a forward alone", "mode: train");
+  if (plan.recompute == Recompute::per_op)
+    refuse("recompute.granularity", "recomputation per operator", "selective or full");
+  if (chosen && v.is("kernels.attention", false))
+    refuse("kernels.attention", "unfused attention", "kernels: {attention: flash}");
+  if (chosen && plan.recompute == Recompute::selective && plan.recompute_modules.mla_up_projection)
+    refuse("recompute.modules", "mla_up_proj", "core_attn, or recompute: full");
 }
 
 }  // namespace stepcast

@@ -202,7 +202,7 @@ class Overlay {
   std::optional<Value> lay() {
     for (const Level& level : levels_.all) {
       add(level);
-      if (refuse_missing_parts(level.value, problems_)) ok_ = false;
+      if (refuse_missing_parts(level.value, *levels_.family, problems_)) ok_ = false;
     }
     if (!ok_) return {};
     return std::move(keys_);
@@ -217,10 +217,17 @@ class Overlay {
       if (key.use == KeyUse::unknown) refuse_unknown(level.origin, m);
       if (key.use != KeyUse::read) continue;
       for (const auto& [name, first] : given)
-        if (name == key.name) refuse_second_name(m, *first);
+        if (name == key.name && !says_the_same(level.origin, m, *first))
+          refuse_second_name(m, *first);
       given.emplace_back(key.name, &m);
       set(key.name, m);
     }
+  }
+
+  // Files for several versions of a class write both of its names.
+  static bool says_the_same(WrittenIn origin, const Member& a, const Member& b) {
+    return origin == WrittenIn::file && a.value.is_scalar() && b.value.is_scalar() &&
+           a.value.text == b.value.text;
   }
 
   static bool is_selector(WrittenIn origin, std::string_view key) {
@@ -243,6 +250,7 @@ class Overlay {
     std::vector<std::string_view> known(vocabulary.begin(), vocabulary.end());
     if (origin != WrittenIn::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
     std::string label = did_you_mean(m.key, known);
+    if (label.empty()) label = did_you_mean(m.key, rare_config_vocabulary());
     std::string note;
     const ForeignName* foreign = find_foreign_name(m.key);
     const bool here = foreign != nullptr && foreign->path.starts_with("model.");
@@ -331,6 +339,7 @@ constexpr Word kPositions[] = {
     {"absolute", static_cast<int>(Positions::learned)},          // BERT's
     {"relative", static_cast<int>(Positions::none)},             // biases of the scores (T5)
     {"rope", static_cast<int>(Positions::rotary)},
+    {"nope", static_cast<int>(Positions::none)},
 };
 
 constexpr Word kQkNormWeights[] = {
@@ -338,6 +347,39 @@ constexpr Word kQkNormWeights[] = {
     {"of_heads", static_cast<int>(QkNormWeights::of_heads)},
     {"none", static_cast<int>(QkNormWeights::none)},
 };
+
+constexpr Word kMixers[] = {
+    {"mamba2", static_cast<int>(Mixer::mamba2)},
+    {"gated_delta_net", static_cast<int>(Mixer::gated_delta_net)},
+};
+
+// What a layer is: of the words of `layer_types`, and of the letters of hybrid_override_pattern.
+enum class LayerWord : uint8_t { attention, window, recurrent, experts, mlp };
+struct WordOfLayer {
+  std::string_view written;
+  LayerWord meaning;
+};
+constexpr WordOfLayer kLayerWords[] = {
+    {"full_attention", LayerWord::attention},
+    {"sliding_attention", LayerWord::window},
+    {"attention", LayerWord::attention},
+    {"deepseek_sparse_attention", LayerWord::attention},
+    {"linear_attention", LayerWord::recurrent},
+    {"mamba", LayerWord::recurrent},
+    {"mamba2", LayerWord::recurrent},
+    {"moe", LayerWord::experts},
+    {"mlp", LayerWord::mlp},
+    {"*", LayerWord::attention},
+    {"M", LayerWord::recurrent},
+    {"E", LayerWord::experts},
+    {"-", LayerWord::mlp},
+};
+
+std::optional<LayerWord> layer_word(std::string_view written) {
+  for (const WordOfLayer& w : kLayerWords)
+    if (w.written == written) return w.meaning;
+  return {};
+}
 
 class ModelReader {
  public:
@@ -350,10 +392,12 @@ class ModelReader {
     read_latent_attention();
     read_sizes();
     read_experts();
+    read_mixers();
     if (!missing_.empty()) refuse_missing();
     if (!ok_) return {};
     check_heads();
     check_experts();
+    check_mixers();
     read_window();
     if (ok_) check_size();
     if (!ok_) return {};
@@ -440,6 +484,7 @@ class ModelReader {
     t_.branch_norms = flag("branch_norms", false);
     if (flag("alibi", false)) t_.positions = Positions::none;
     t_.attention_sinks = flag("attention_sinks", false);
+    t_.attention_gate = flag("attn_output_gate", false);
     t_.parallel_block = flag("parallel_attn", false);
     t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false) && !grouped_falcon();
     t_.bidirectional = flag("bidirectional", false);
@@ -481,6 +526,45 @@ class ModelReader {
     t_.qk_nope_dim = needed("qk_nope_head_dim", kMostHeads);
     t_.qk_rope_dim = needed("qk_rope_head_dim", kMostHeads);
     t_.v_dim = needed("v_head_dim", kMostHeads);
+    t_.index_topk = whole("index_topk", 0, kMostRows, 0);
+    if (t_.index_topk == 0) return;
+    t_.index_heads = needed("index_n_heads", kMostHeads);
+    t_.index_dim = needed("index_head_dim", kMostHeads);
+    if (t_.q_rank == 0)
+      refuse("E127", "an indexer reads the latent of queries: index_topk needs q_lora_rank",
+             place({"index_topk", "q_lora_rank"}));
+  }
+
+  // Which layers choose keys themselves.
+  void read_indexers() {
+    const Value* types = find("indexer_types");
+    if (t_.index_topk == 0) return;
+    if (types == nullptr) return read_indexer_interval();
+    if (types->kind != Value::Kind::sequence)
+      return refuse("E107", "'indexer_types' must be a list of words", types->mark);
+    if (static_cast<int64_t>(types->items.size()) < t_.layers)
+      return refuse(
+          "E127",
+          fmt::format("indexer_types names {} of the {} layers", types->items.size(), t_.layers),
+          place({"indexer_types", "num_hidden_layers"}));
+    for (const Value& type : types->items) {
+      if (type.text != "full" && type.text != "shared")
+        return refuse("E125", "'indexer_types' cannot have '" + escape_text(type.text) + '\'',
+                      type.mark, "each is full or shared");
+      t_.indexers.push_back(type.text == "full");
+    }
+    t_.indexers.resize(static_cast<size_t>(t_.layers));
+    if (!t_.indexers.empty() && t_.indexers.front() == 0)
+      refuse("E127", "the first layer has no choice of keys to share", types->mark);
+  }
+
+  // One of so many, from an offset on (GLM-5.2).
+  void read_indexer_interval() {
+    const int64_t every = whole("index_topk_freq", 1, kMostLayers, 1);
+    const int64_t offset = whole("index_skip_topk_offset", 0, kMostLayers, 2);
+    if (every == 1 || !ok_) return;
+    for (int64_t i = 0; i < t_.layers; ++i)
+      t_.indexers.push_back(std::max<int64_t>(i - offset + 1, 0) % every == 0);
   }
 
   void read_sizes() {
@@ -505,7 +589,15 @@ class ModelReader {
   void read_layers() {
     t_.encoder_layers = whole("num_encoder_layers", 0, kMostLayers, 0);
     if (t_.encoder_layers == 0) {
-      t_.layers = needed("num_hidden_layers", kMostLayers);
+      read_words();
+      if (words_.size() > static_cast<size_t>(kMostLayers))
+        return refuse("E123", fmt::format("more than {} layers are named", kMostLayers),
+                      place({"hybrid_override_pattern", "layer_types"}));
+      const bool counted = !words_.empty() && find("num_hidden_layers") == nullptr;
+      t_.layers =
+          counted ? static_cast<int64_t>(words_.size()) : needed("num_hidden_layers", kMostLayers);
+      check_words();
+      read_indexers();
       t_.mtp_layers = whole("num_nextn_predict_layers", 0, kMostModules, 0);
       return;
     }
@@ -515,9 +607,143 @@ class ModelReader {
              place({"num_nextn_predict_layers"}));
   }
 
+  // What each layer is, where the file says it layer by layer.
+  void read_words() {
+    if (const Value* pattern = find("hybrid_override_pattern")) {
+      const auto text = read_text(*pattern, "hybrid_override_pattern", problems_);
+      ok_ = ok_ && text.has_value();
+      for (const char letter : text.value_or("")) add_word(std::string(1, letter), pattern->mark);
+      return;
+    }
+    const Value* types = find("layer_types");
+    if (types != nullptr && types->kind != Value::Kind::sequence)
+      return refuse("E107", "'layer_types' must be a list of words", types->mark);
+    if (types != nullptr)
+      for (const Value& type : types->items) add_word(type.text, type.mark);
+  }
+
+  void add_word(const std::string& written, const Mark& mark) {
+    if (!ok_) return;
+    const std::optional<LayerWord> word = layer_word(written);
+    if (!word)
+      return refuse("E130", "layers of type '" + escape_text(written) + "' are not supported yet",
+                    mark,
+                    "full_attention, sliding_attention, linear_attention (mamba), moe and mlp are; "
+                    "in a pattern *, M, E and -");
+    if (*word == LayerWord::recurrent && find("linear_mixer") == nullptr)
+      return refuse("E130",
+                    "not supported yet: linear attention (layers of type '" + written + "')", mark,
+                    "linear_mixer says which: gated_delta_net or mamba2");
+    words_.push_back(*word);
+  }
+
+  void check_words() {
+    // A model that says every how many-th layer attends; the others do what linear_mixer says.
+    if (words_.empty() && ok_ && find("full_attention_interval") != nullptr &&
+        find("linear_mixer") != nullptr) {
+      const int64_t interval = whole("full_attention_interval", 1, kMostLayers, 1);
+      for (int64_t i = 1; i <= t_.layers; ++i)
+        words_.push_back(i % interval == 0 ? LayerWord::attention : LayerWord::recurrent);
+    }
+    // ... or which ones do (Bamba).
+    if (const Value* attend = find("attn_layer_indices"); attend != nullptr && words_.empty()) {
+      if (attend->kind != Value::Kind::sequence || find("linear_mixer") == nullptr)
+        return refuse("E107", "'attn_layer_indices' must be a list of layers, beside linear_mixer",
+                      attend->mark);
+      words_.assign(static_cast<size_t>(ok_ ? t_.layers : 0), LayerWord::recurrent);
+      for (const Value& item : attend->items) {
+        const auto n = read_whole(item, "attn_layer_indices", problems_, 0, kMostLayers);
+        ok_ = ok_ && n.has_value();
+        if (n && *n < static_cast<int64_t>(words_.size()))
+          words_[static_cast<size_t>(*n)] = LayerWord::attention;
+      }
+    }
+    if (words_.empty() || !ok_) return;
+    const auto named = static_cast<int64_t>(words_.size());
+    const bool pattern = find("hybrid_override_pattern") != nullptr;
+    if (pattern ? named != t_.layers : named < t_.layers)
+      return refuse(
+          "E127",
+          fmt::format("{} names {} of the {} layers",
+                      pattern ? "hybrid_override_pattern" : "layer_types", named, t_.layers),
+          place({"hybrid_override_pattern", "layer_types", "num_hidden_layers"}));
+    words_.resize(static_cast<size_t>(t_.layers));
+  }
+
+  bool any_layer(LayerWord word) const {
+    return std::find(words_.begin(), words_.end(), word) != words_.end();
+  }
+
+  void read_mixers() {
+    const bool alone = flag("one_branch_layers", false) || any_layer(LayerWord::experts) ||
+                       any_layer(LayerWord::mlp);
+    const bool recurs = any_layer(LayerWord::recurrent);
+    if (alone && words_.empty()) missing_.emplace_back("layer_types");
+    if (!ok_ || (!alone && !recurs)) return;
+    const auto mixer =
+        static_cast<Mixer>(word("linear_mixer", kMixers, static_cast<int>(Mixer::gated_delta_net)));
+    for (const LayerWord w : words_) {
+      const bool mixes = w != LayerWord::experts && w != LayerWord::mlp;
+      t_.mixers.push_back(w == LayerWord::recurrent ? mixer
+                          : mixes                   ? Mixer::attention
+                                                    : Mixer::none);
+      if (alone) t_.bare.push_back(mixes);
+    }
+    if (alone) check_prediction();
+    if (!recurs) return;
+    Recurrence& r = t_.recurrence;
+    r.heads = needed("linear_num_value_heads", kMostHeads);
+    r.head_dim = needed("linear_value_head_dim", kMostHeads);
+    r.groups = needed("linear_num_key_heads", kMostHeads);
+    r.state = needed("linear_key_head_dim", kMostHeads);
+    r.conv = whole("linear_conv_kernel_dim", 0, kMostHeads, 0);
+    r.chunk = needed("linear_chunk_size", kMostWidth);
+    r.conv_bias = r.conv > 0 && flag("linear_conv_bias", false);
+    r.bias = flag("linear_bias", false);
+  }
+
+  // Modules that predict further tokens have attention and experts, one after the other.
+  void check_prediction() {
+    if (t_.mtp_layers == 0) return;
+    const Value* types = find("mtp_layers_block_type");
+    const Value* pattern = find("mtp_hybrid_override_pattern");
+    std::vector<std::optional<LayerWord>> of;
+    if (types != nullptr)
+      for (const Value& type : types->items) of.push_back(layer_word(type.text));
+    else if (pattern != nullptr)
+      for (const char letter : pattern->text) of.push_back(layer_word({&letter, 1}));
+    const std::vector<std::optional<LayerWord>> known{
+        LayerWord::attention, t_.experts > 0 ? LayerWord::experts : LayerWord::mlp};
+    if (!of.empty() && of != known)
+      refuse("E130",
+             "not supported yet: prediction modules of other layers than attention and "
+             "experts",
+             (types != nullptr ? types : pattern)->mark);
+  }
+
+  void check_mixers() {
+    const Recurrence& r = t_.recurrence;
+    if (r.heads > 0 && r.heads % r.groups != 0)
+      refuse("E127",
+             fmt::format("linear_num_key_heads = {} does not divide linear_num_value_heads = {}",
+                         r.groups, r.heads),
+             place({"linear_num_key_heads", "linear_num_value_heads"}),
+             "each group of keys serves the same number of heads");
+    if (!t_.mixers.empty() && t_.parallel_block)
+      refuse("E130", "not supported yet: attention beside the MLP in a model with other mixers",
+             place({"parallel_attn", "linear_mixer"}));
+    if (t_.attention_gate && t_.kv_rank > 0)
+      refuse("E130", "not supported yet: a gate after latent attention",
+             place({"attn_output_gate"}));
+  }
+
   void read_experts() {
     t_.experts = whole("num_experts", 0, kMostExperts, 0);
+    // Layers that are named one by one have experts where they say so.
+    const bool named = any_layer(LayerWord::experts) || flag("one_branch_layers", false);
+    if (named && !any_layer(LayerWord::experts)) t_.experts = 0;
     if (t_.experts > 0) {
+      t_.moe_latent = whole("moe_latent_size", 0, kMostWidth, 0);
       t_.experts_per_token = needed("num_experts_per_tok", kMostExperts);
       t_.moe_ffn = needed("moe_intermediate_size", kMostWidth);
       t_.shared_ffn = whole("shared_expert_intermediate_size", 0, kMostWidth,
@@ -529,7 +755,11 @@ class ModelReader {
       t_.dense_layers = whole("first_k_dense_replace", 0, kMostLayers, 0);
       read_expert_layers();
     }
-    if (find("intermediate_size") != nullptr)
+    const bool shared_alone = t_.experts == 0 && find("intermediate_size") == nullptr &&
+                              find("shared_expert_intermediate_size") != nullptr;
+    if (shared_alone)
+      t_.ffn = whole("shared_expert_intermediate_size", 1, kMostWidth * 16, 1);
+    else if (find("intermediate_size") != nullptr)
       t_.ffn = whole("intermediate_size", 1, kMostWidth * 16, 1);
     else if (t_.experts > 0 && t_.dense_layers == 0 && t_.expert_layers.empty())
       t_.ffn = t_.moe_ffn;
@@ -549,8 +779,10 @@ class ModelReader {
     for (size_t i = 0; i < with.size(); ++i) {
       const auto layer = static_cast<int64_t>(i);
       with[i] = layer >= t_.dense_layers && layer % every == 0 && (layer + 1) % step == 0;
+      if (any_layer(LayerWord::experts)) with[i] = words_[i] == LayerWord::experts;
     }
     read_dense_list(with);
+    read_mlp_types(with);
     const auto first = std::find(with.begin(), with.end(), 1);
     if (std::find(first, with.end(), 0) == with.end()) {
       t_.dense_layers = std::max(t_.dense_layers, static_cast<int64_t>(first - with.begin()));
@@ -570,6 +802,22 @@ class ModelReader {
       ok_ = ok_ && n.has_value();
       if (n && *n < static_cast<int64_t>(with.size())) with[static_cast<size_t>(*n)] = 0;
     }
+  }
+
+  // `dense` or `sparse` for each layer (GLM-5).
+  void read_mlp_types(std::vector<uint8_t>& with) {
+    const Value* types = find("mlp_layer_types");
+    if (types == nullptr || !ok_) return;
+    if (types->kind != Value::Kind::sequence || types->items.size() < with.size())
+      return refuse("E127", "'mlp_layer_types' must be a list of words, one a layer", types->mark);
+    for (size_t i = 0; i < with.size(); ++i) {
+      const Value& type = types->items[i];
+      if (type.text != "sparse" && type.text != "dense")
+        return refuse("E125", "'mlp_layer_types' cannot have '" + escape_text(type.text) + '\'',
+                      type.mark, "each is dense or sparse");
+      with[i] = type.text == "sparse";
+    }
+    t_.dense_layers = 0;  // as far as the list says it
   }
 
   void refuse_missing() {
@@ -616,8 +864,9 @@ class ModelReader {
     const int64_t window = whole("sliding_window", 0, kMostRows, 0);
     if (window == 0 || !flag("use_sliding_window", true) || !ok_) return;
     std::vector<int64_t> windows(static_cast<size_t>(t_.layers), window);
-    if (const Value* types = find("layer_types")) {
-      read_types(*types, windows);
+    if (!words_.empty()) {
+      for (size_t i = 0; i < windows.size(); ++i)
+        if (words_[i] != LayerWord::window) windows[i] = 0;
     } else if (find("sliding_window_pattern") != nullptr) {  // the last of so many has none
       const int64_t pattern = whole("sliding_window_pattern", 1, kMostLayers, 1);
       for (size_t i = 0; i < windows.size(); ++i)
@@ -632,24 +881,6 @@ class ModelReader {
       t_.windows = std::move(windows);
     else
       t_.sliding_window = windows.front();
-  }
-
-  void read_types(const Value& types, std::vector<int64_t>& windows) {
-    if (types.kind != Value::Kind::sequence)
-      return refuse("E107", "'layer_types' must be a list of words", types.mark);
-    if (static_cast<int64_t>(types.items.size()) < t_.layers)
-      return refuse(
-          "E127",
-          fmt::format("layer_types names {} of the {} layers", types.items.size(), t_.layers),
-          place({"layer_types", "num_hidden_layers"}));
-    for (size_t i = 0; i < windows.size(); ++i) {
-      const Value& type = types.items[i];
-      if (type.text == "full_attention")
-        windows[i] = 0;
-      else if (type.text != "sliding_attention")
-        return refuse("E130", "attention of type '" + type.text + "' is not supported yet",
-                      type.mark, "full_attention and sliding_attention are");
-    }
   }
 
   // Of the first and the last layer in floating point: the sum may not fit 64 bits.
@@ -668,6 +899,7 @@ class ModelReader {
   Problems& problems_;
   Transformer t_;
   std::vector<std::string> missing_;
+  std::vector<LayerWord> words_;  // of each layer; empty: all attend
   bool ok_ = true;
 };
 

@@ -238,6 +238,228 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
+    ModelFamily{"deepseek_v32", R"(
+vocab_size: 129280
+hidden_size: 7168
+intermediate_size: 18432
+num_hidden_layers: 61
+num_attention_heads: 128
+max_position_embeddings: 163840
+num_experts: 256
+num_experts_per_tok: 8
+moe_intermediate_size: 2048
+n_shared_experts: 1
+n_group: 8
+topk_group: 4
+first_k_dense_replace: 3
+router_bias: true  # e_score_correction_bias, no key of theirs
+q_lora_rank: 1536
+kv_lora_rank: 512
+qk_nope_head_dim: 128
+qk_rope_head_dim: 64
+v_head_dim: 128
+index_topk: 2048
+index_n_heads: 64
+index_head_dim: 128
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"glm_moe_dsa", R"(
+vocab_size: 154880
+hidden_size: 6144
+intermediate_size: 12288
+num_hidden_layers: 78
+num_attention_heads: 64
+max_position_embeddings: 202752
+num_experts: 256
+num_experts_per_tok: 8
+moe_intermediate_size: 2048
+n_shared_experts: 1
+n_group: 1
+topk_group: 1
+first_k_dense_replace: 3
+router_bias: true  # e_score_correction_bias, no key of theirs
+q_lora_rank: 2048
+kv_lora_rank: 512
+qk_nope_head_dim: 192
+qk_rope_head_dim: 64
+v_head_dim: 256
+index_topk: 2048
+index_n_heads: 32
+index_head_dim: 128
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"qwen3_next", R"(
+vocab_size: 151936
+hidden_size: 2048
+intermediate_size: 5632
+num_hidden_layers: 48
+num_attention_heads: 16
+num_key_value_heads: 2
+head_dim: 256
+max_position_embeddings: 32768
+num_experts: 512
+num_experts_per_tok: 10
+moe_intermediate_size: 512
+shared_expert_intermediate_size: 512
+shared_expert_gate: true  # no key of theirs
+linear_mixer: gated_delta_net  # no key of theirs
+linear_num_value_heads: 32
+linear_num_key_heads: 16
+linear_value_head_dim: 128
+linear_key_head_dim: 128
+linear_conv_kernel_dim: 4
+linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
+full_attention_interval: 4
+attn_output_gate: true  # every layer has it, with the key or without
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"qwen3_5_text", R"(
+vocab_size: 248320
+hidden_size: 4096
+intermediate_size: 12288
+num_hidden_layers: 32
+num_attention_heads: 16
+num_key_value_heads: 4
+head_dim: 256
+max_position_embeddings: 32768
+linear_mixer: gated_delta_net  # no key of theirs
+linear_num_value_heads: 32
+linear_num_key_heads: 16
+linear_value_head_dim: 128
+linear_key_head_dim: 128
+linear_conv_kernel_dim: 4
+linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
+full_attention_interval: 4
+attn_output_gate: true  # every layer has it, with the key or without
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"qwen3_5_moe_text", R"(
+vocab_size: 248320
+hidden_size: 2048
+num_hidden_layers: 40
+num_attention_heads: 16
+num_key_value_heads: 2
+head_dim: 256
+max_position_embeddings: 32768
+num_experts: 256
+num_experts_per_tok: 8
+moe_intermediate_size: 512
+shared_expert_intermediate_size: 512
+shared_expert_gate: true  # no key of theirs
+linear_mixer: gated_delta_net  # no key of theirs
+linear_num_value_heads: 32
+linear_num_key_heads: 16
+linear_value_head_dim: 128
+linear_key_head_dim: 128
+linear_conv_kernel_dim: 4
+linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
+full_attention_interval: 4
+attn_output_gate: true  # every layer has it, with the key or without
+use_qk_norm: true  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    // Layers of one branch each, a state space, attention, experts or an MLP.
+    ModelFamily{"nemotron_h", R"(
+vocab_size: 131072
+hidden_size: 4096
+intermediate_size: 21504
+num_attention_heads: 32
+num_key_value_heads: 8
+head_dim: 128
+max_position_embeddings: 4096
+num_experts: 8
+num_experts_per_tok: 2
+moe_intermediate_size: 7688
+shared_expert_intermediate_size: 7688
+moe_latent_size: 0
+router_bias: true  # e_score_correction_bias, no key of theirs
+hybrid_override_pattern: null  # or this, as layers_block_type:
+layer_types: [linear_attention, moe, full_attention, mlp]
+one_branch_layers: true  # no key of theirs
+linear_mixer: mamba2  # likewise
+linear_num_value_heads: 128
+linear_num_key_heads: 8
+linear_value_head_dim: 64
+linear_key_head_dim: 128
+linear_conv_kernel_dim: 4
+linear_conv_bias: true
+linear_chunk_size: 128
+hidden_act: relu2
+gated_mlp: false
+normalization: rms_norm
+position_embedding_type: none
+tie_word_embeddings: false
+)"},
+    ModelFamily{"bamba", R"(
+vocab_size: 128000
+hidden_size: 4096
+intermediate_size: 14336
+num_hidden_layers: 32
+num_attention_heads: 32
+num_key_value_heads: 8
+max_position_embeddings: 262144
+attn_layer_indices: []
+linear_mixer: mamba2  # no key of theirs
+linear_num_value_heads: 128
+linear_num_key_heads: 1
+linear_value_head_dim: 64
+linear_key_head_dim: 256
+linear_conv_kernel_dim: 4
+linear_conv_bias: true
+linear_chunk_size: 256
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    // Without experts what it calls the shared expert is the MLP.
+    ModelFamily{"granitemoehybrid", R"(
+vocab_size: 32000
+hidden_size: 4096
+moe_intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+num_experts: 8
+num_experts_per_tok: 2
+shared_expert_intermediate_size: 1024
+linear_mixer: mamba2  # no key of theirs
+linear_num_value_heads: 128
+linear_num_key_heads: 1
+linear_value_head_dim: 64
+linear_key_head_dim: 256
+linear_conv_kernel_dim: 4
+linear_conv_bias: true
+linear_chunk_size: 256
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: none
+tie_word_embeddings: false
+)"},
     // Every second layer has a window of 128 tokens.
     ModelFamily{"gpt_oss", R"(
 vocab_size: 201088
@@ -786,8 +1008,8 @@ constexpr SameFamily kSameFamilies[] = {
     {"kimi_k25", "deepseek_v3"},
     {"kimi_vl", "deepseek_v3"},
     {"moonshot", "deepseek_v3"},
-    {"deepseek_v32", "deepseek_v3"},
-    {"glm_moe_dsa", "deepseek_v3"},
+    {"qwen3_5", "qwen3_5_text"},
+    {"qwen3_5_moe", "qwen3_5_moe_text"},
     {"glm4v", "glm4"},
     {"glm4v_text", "glm4"},
     {"glm4v_moe", "glm4_moe"},
@@ -837,22 +1059,76 @@ namespace {
 
 // The keys that are read.  Those from `qkv_bias` on are ours: families have what they say without a
 // key of their own.
-constexpr std::string_view kVocabulary[] = {
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "max_position_embeddings", "hidden_act",
-    "tie_word_embeddings", "attention_bias", "mlp_bias", "sliding_window", "use_sliding_window",
-    "max_window_layers", "layer_types", "sliding_window_pattern", "parallel_attn", "num_experts",
-    "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
-    "shared_expert_intermediate_size", "first_k_dense_replace", "moe_layer_freq",
-    "decoder_sparse_step", "mlp_only_layers", "n_group", "topk_group", "q_lora_rank",
-    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "num_nextn_predict_layers", "num_decoder_layers", "type_vocab_size", "multi_query",
-    "new_decoder_architecture", "use_bias", "alibi", "relative_attention_num_buckets",
-    "feed_forward_proj",
+constexpr std::string_view kVocabulary[] = {"vocab_size",
+                                            "hidden_size",
+                                            "intermediate_size",
+                                            "num_hidden_layers",
+                                            "num_attention_heads",
+                                            "num_key_value_heads",
+                                            "head_dim",
+                                            "max_position_embeddings",
+                                            "hidden_act",
+                                            "tie_word_embeddings",
+                                            "attention_bias",
+                                            "mlp_bias",
+                                            "sliding_window",
+                                            "use_sliding_window",
+                                            "max_window_layers",
+                                            "layer_types",
+                                            "sliding_window_pattern",
+                                            "parallel_attn",
+                                            "num_experts",
+                                            "num_experts_per_tok",
+                                            "moe_intermediate_size",
+                                            "n_shared_experts",
+                                            "shared_expert_intermediate_size",
+                                            "first_k_dense_replace",
+                                            "moe_layer_freq",
+                                            "decoder_sparse_step",
+                                            "mlp_only_layers",
+                                            "n_group",
+                                            "topk_group",
+                                            "q_lora_rank",
+                                            "kv_lora_rank",
+                                            "qk_nope_head_dim",
+                                            "qk_rope_head_dim",
+                                            "v_head_dim",
+                                            "num_nextn_predict_layers",
+                                            "num_decoder_layers",
+                                            "type_vocab_size",
+                                            "multi_query",
+                                            "new_decoder_architecture",
+                                            "use_bias",
+                                            "alibi",
+                                            "relative_attention_num_buckets",
+                                            "feed_forward_proj",  //
+                                            "qkv_bias",
+                                            "norm_bias",
+                                            "use_qk_norm",
+                                            "normalization",
+                                            "gated_mlp",
+                                            "position_embedding_type",
+                                            "router_bias",
+                                            "shared_expert_gate",
+                                            "attention_sinks",
+                                            "shared_input_norm",
+                                            "qk_norm_weights",
+                                            "branch_norms",
+                                            "bidirectional",
+                                            "embedding_norm",
+                                            "masked_head",
+                                            "num_encoder_layers"};
+
+// Those of parts that few models have: suggested for a key only where none of the others comes
+// close.
+constexpr std::string_view kRareVocabulary[] = {
+    "index_topk", "index_n_heads", "index_head_dim", "indexer_types", "index_topk_freq",
+    "index_skip_topk_offset", "mlp_layer_types", "moe_latent_size", "hybrid_override_pattern",
+    "attn_layer_indices", "mtp_layers_block_type", "mtp_hybrid_override_pattern",
+    "attn_output_gate", "full_attention_interval", "linear_num_value_heads", "linear_num_key_heads",
+    "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
-    "qkv_bias", "norm_bias", "use_qk_norm", "normalization", "gated_mlp", "position_embedding_type",
-    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm", "qk_norm_weights",
-    "branch_norms", "bidirectional", "embedding_norm", "masked_head", "num_encoder_layers"};
+    "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -872,6 +1148,38 @@ constexpr Alias kAliases[] = {
     {"", "moe_num_experts", "num_experts"},
     {"", "moe_k", "num_experts_per_tok"},
     {"", "use_qkv_bias", "qkv_bias"},
+    {"qwen3_5_text", "mtp_num_hidden_layers", "num_nextn_predict_layers"},
+    {"qwen3_5_moe_text", "mtp_num_hidden_layers", "num_nextn_predict_layers"},
+    {"nemotron_h", "layers_block_type", "layer_types"},
+    {"nemotron_h", "attention_head_dim", "head_dim"},
+    {"nemotron_h", "mlp_hidden_act", "hidden_act"},
+    {"nemotron_h", "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"},
+    {"nemotron_h", "mamba_num_heads", "linear_num_value_heads"},
+    {"nemotron_h", "mamba_head_dim", "linear_value_head_dim"},
+    {"nemotron_h", "n_groups", "linear_num_key_heads"},
+    {"nemotron_h", "ssm_state_size", "linear_key_head_dim"},
+    {"nemotron_h", "conv_kernel", "linear_conv_kernel_dim"},
+    {"nemotron_h", "use_conv_bias", "linear_conv_bias"},
+    {"nemotron_h", "use_bias", "linear_bias"},
+    {"nemotron_h", "chunk_size", "linear_chunk_size"},
+    {"bamba", "mamba_n_heads", "linear_num_value_heads"},
+    {"bamba", "mamba_d_head", "linear_value_head_dim"},
+    {"bamba", "mamba_n_groups", "linear_num_key_heads"},
+    {"bamba", "mamba_d_state", "linear_key_head_dim"},
+    {"bamba", "mamba_d_conv", "linear_conv_kernel_dim"},
+    {"bamba", "mamba_conv_bias", "linear_conv_bias"},
+    {"bamba", "mamba_proj_bias", "linear_bias"},
+    {"bamba", "mamba_chunk_size", "linear_chunk_size"},
+    {"granitemoehybrid", "mamba_n_heads", "linear_num_value_heads"},
+    {"granitemoehybrid", "mamba_d_head", "linear_value_head_dim"},
+    {"granitemoehybrid", "mamba_n_groups", "linear_num_key_heads"},
+    {"granitemoehybrid", "mamba_d_state", "linear_key_head_dim"},
+    {"granitemoehybrid", "mamba_d_conv", "linear_conv_kernel_dim"},
+    {"granitemoehybrid", "mamba_conv_bias", "linear_conv_bias"},
+    {"granitemoehybrid", "mamba_proj_bias", "linear_bias"},
+    {"granitemoehybrid", "mamba_chunk_size", "linear_chunk_size"},
+    {"granitemoehybrid", "intermediate_size", "moe_intermediate_size"},
+    {"granitemoehybrid", "shared_intermediate_size", "shared_expert_intermediate_size"},
     {"falcon", "num_kv_heads", "num_key_value_heads"},
     {"falcon", "ffn_hidden_size", "intermediate_size"},
     {"falcon", "bias", "use_bias"},
@@ -937,7 +1245,12 @@ constexpr std::string_view kIgnored[] = {
     "moe_router_scaling_factor", "use_mtp", "n_hash_layers", "attention_softmax_in_fp32",
     "scale_attention_softmax_in_fp32", "inference_runner", "validate_runner_input",
     "max_sequence_length", "max_batch_size", "pre_allocate_kv_cache", "use_dynamic_ntk",
-    "use_logn_attn", "for_llm_init", "indexer_rope_interleave", "index_head_dim", "index_n_heads",
+    "use_logn_attn", "for_llm_init", "indexer_rope_interleave", "index_share_for_mtp_iteration",
+    "index_topk_pattern", "moe_router_dtype", "mtp_use_dedicated_embeddings", "attn_type_list",
+    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "use_mamba_kernels", "mamba_hidden_act",
+    "mamba_proj_bias", "mamba_expand", "expand", "time_step_floor", "time_step_max",
+    "time_step_min", "time_step_limit", "time_step_rank", "residual_in_fp32",
+    "moe_shared_expert_overlap", "z_loss_coefficient", "normalization_function",
     "sliding_window_size", "partial_rotary_factors",
     // loss and generation
     "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",
@@ -968,12 +1281,22 @@ struct KeyOfFamily {
   std::string_view family, key;
 };
 constexpr KeyOfFamily kIgnoredThere[] = {
-    {"gemma", "hidden_act"},          {"gemma", "hidden_activation"},
-    {"gemma2", "hidden_act"},         {"gemma2", "hidden_activation"},
-    {"gemma3_text", "hidden_act"},    {"gemma3_text", "hidden_activation"},
+    {"gemma", "hidden_act"},
+    {"gemma", "hidden_activation"},
+    {"gemma2", "hidden_act"},
+    {"gemma2", "hidden_activation"},
+    {"gemma3_text", "hidden_act"},
+    {"gemma3_text", "hidden_activation"},
     {"deepseek_v3", "head_dim"},  // of the rotary part
-    {"deepseek_v3", "qk_head_dim"},   {"glm4_moe_lite", "head_dim"},
-    {"glm4_moe_lite", "qk_head_dim"}, {"minimax_m2", "qk_norm_type"},
+    {"deepseek_v3", "qk_head_dim"},
+    {"deepseek_v32", "head_dim"},
+    {"deepseek_v32", "qk_head_dim"},
+    {"glm_moe_dsa", "head_dim"},
+    {"glm_moe_dsa", "qk_head_dim"},
+    {"glm4_moe_lite", "head_dim"},
+    {"granitemoehybrid", "normalization_function"},
+    {"glm4_moe_lite", "qk_head_dim"},
+    {"minimax_m2", "qk_norm_type"},
     {"t5", "is_encoder_decoder"},
 };
 
@@ -1002,7 +1325,7 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
     if (k.family == family.name && k.key == key) return {KeyUse::ignored, key};
   for (const Alias& a : kAliases)
     if (a.from == key && (a.family.empty() || a.family == family.name)) return {KeyUse::read, a.to};
-  if (contains(kVocabulary, key)) return {KeyUse::read, key};
+  if (contains(kVocabulary, key) || contains(kRareVocabulary, key)) return {KeyUse::read, key};
   if (contains(kIgnored, key)) return {KeyUse::ignored, key};
   if (contains(kLeftOut, key)) return {KeyUse::left_out, key};
   return {};
@@ -1010,6 +1333,10 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
 
 std::span<const std::string_view> config_vocabulary() {
   return kVocabulary;
+}
+
+std::span<const std::string_view> rare_config_vocabulary() {
+  return kRareVocabulary;
 }
 
 }  // namespace stepcast

@@ -39,7 +39,8 @@ struct ConfigKey {
 // The meaning of `key` in a config.json of `family`.
 ConfigKey find_config_key(const ModelFamily& family, std::string_view key);
 
-// All keys that are read, for "did you mean".
+// All keys that are read, for "did you mean"; those that only few models have apart.
 std::span<const std::string_view> config_vocabulary();
+std::span<const std::string_view> rare_config_vocabulary();
 
 }  // namespace stepcast

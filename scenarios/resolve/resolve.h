@@ -49,6 +49,9 @@ void resolve_experts(const PlanInputs& in, Plan& plan);
 void resolve_batch(const PlanInputs& in, Plan& plan);
 // How sequences are split over context-parallel ranks.  REQUIRES: the batch is resolved.
 void resolve_context(const PlanInputs& in, Plan& plan);
+// What does not go with recurrent layers and with attention to chosen keys.  REQUIRES: all else is
+// resolved.
+void check_mixers(const PlanInputs& in, const Plan& plan);
 void resolve_precision(const PlanInputs& in, Plan& plan);
 // What tokens travel to experts as.  REQUIRES: precision is resolved.
 void resolve_exchange(const PlanInputs& in, Plan& plan);

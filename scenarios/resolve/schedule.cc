@@ -394,6 +394,15 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
     return false;
   }
   if (s.seq_splits > 1 && in.model != nullptr &&
+      (in.model->index_topk > 0 || has_recurrent_layers(*in.model))) {
+    in.problems.add("E130",
+                    fmt::format("not supported yet: {} cuts sequences of recurrent layers or of "
+                                "sparse attention into pieces",
+                                s.name),
+                    mark, length, {}, "schedules of whole sequences do, such as 1f1b");
+    return false;
+  }
+  if (s.seq_splits > 1 && in.model != nullptr &&
       (in.model->bidirectional || in.model->encoder_layers > 0)) {
     in.problems.add("E127",
                     s.name + " cuts sequences into pieces, of which an encoder sees all at once",

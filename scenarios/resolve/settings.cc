@@ -60,7 +60,34 @@ std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& 
           {"kv_rank", m.kv_rank},
           {"qk_nope_dim", m.qk_nope_dim},
           {"qk_rope_dim", m.qk_rope_dim},
-          {"v_dim", m.v_dim}};
+          {"v_dim", m.v_dim},
+          {"index_topk", m.index_topk},
+          {"index_heads", m.index_heads},
+          {"index_dim", m.index_dim},
+          {"moe_latent", m.moe_latent},
+          {"attention_gate", m.attention_gate},
+          {"linear_heads", m.recurrence.heads},
+          {"linear_head_dim", m.recurrence.head_dim},
+          {"linear_groups", m.recurrence.groups},
+          {"linear_state", m.recurrence.state},
+          {"linear_conv", m.recurrence.conv},
+          {"linear_conv_bias", m.recurrence.conv_bias},
+          {"linear_bias", m.recurrence.bias},
+          {"linear_chunk", m.recurrence.chunk}};
+}
+
+// "36 x gated_delta_net, 12 x attention": what mixes the tokens of how many layers.
+std::string mixers_text(const Transformer& m) {
+  constexpr std::array<std::pair<Mixer, std::string_view>, 4> kNames{
+      {{Mixer::mamba2, "mamba2"},
+       {Mixer::gated_delta_net, "gated_delta_net"},
+       {Mixer::attention, "attention"},
+       {Mixer::none, "none"}}};
+  std::string text;
+  for (const auto& [mixer, name] : kNames)
+    if (const auto count = std::ranges::count(m.mixers, mixer); count > 0)
+      text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  return text;
 }
 
 // Everything of the model that the result depends on.
@@ -77,6 +104,12 @@ std::string model_text(const Transformer& m) {
     if (value != 0) text += fmt::format(" {}={}", key, value);
   for (const int64_t window : m.windows) text += fmt::format(" w{}", window);
   for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
+  if (!m.mixers.empty()) text += " mixers ";
+  for (const Mixer mixer : m.mixers) text += fmt::format("{}", static_cast<int>(mixer));
+  if (!m.bare.empty()) text += " bare ";
+  for (const uint8_t bare : m.bare) text += bare != 0 ? '1' : '0';
+  if (!m.indexers.empty()) text += " indexers ";
+  for (const uint8_t own : m.indexers) text += own != 0 ? '1' : '0';
   return text;
 }
 
@@ -103,6 +136,8 @@ std::vector<Setting> model_settings(const Value& written, const Transformer& mod
                            before, unit);
     all.push_back({"model." + std::string(k.key), std::to_string(value), std::move(origin)});
   }
+  if (!model.mixers.empty())
+    all.push_back({"model.mixers", mixers_text(model), "derived: of the layers' types"});
   return all;
 }
 

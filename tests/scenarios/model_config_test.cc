@@ -680,7 +680,9 @@ TEST(Window, OfUnknownTypesOrTooFewLayersIsRefused) {
     return problem_of(mapping(kTinyLlama, "sliding_window: 128, " + more));
   };
   EXPECT_EQ(problem("layer_types: [linear_attention, full_attention]").message,
-            "attention of type 'linear_attention' is not supported yet");
+            "not supported yet: linear attention (layers of type 'linear_attention')");
+  EXPECT_EQ(problem("layer_types: [full_attention, magic]").message,
+            "layers of type 'magic' are not supported yet");
   EXPECT_EQ(problem("layer_types: [full_attention]").code, "E127");
 }
 

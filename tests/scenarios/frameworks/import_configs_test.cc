@@ -416,9 +416,17 @@ TEST(ImportHf, PartsThatAreMissingAreNamed) {
       import_failure("hf", kLlama + ",\n\"mamba_num_heads\": 64}").lines,
       ElementsAre("E130 2:20 not supported yet: state-space layers (mamba_num_heads = 64)"));
   EXPECT_THAT(import_failure("hf", R"({"model_type": "any", "index_topk": 2048})").codes, "E130");
+  EXPECT_THAT(import_failure("hf", R"({"model_type": "any", "attn_type_list": [0, 1]})").lines,
+              ElementsAre(HasSubstr("not supported yet: lightning attention")));
+  EXPECT_EQ(imported("hf", kLlama + ", \"attn_type_list\": [1, 1]}").kind, "hf");
   EXPECT_EQ(
       imported("hf", kLlama + ", \"mamba_num_heads\": 0, \"add_cross_attention\": false}").kind,
       "hf");
+}
+
+TEST(ImportHf, AValueUnderBothOfItsNamesIsOne) {
+  EXPECT_EQ(value_of(imported("hf", kLlama + ", \"n_layer\": 2}"), "model.num_hidden_layers"), "2");
+  EXPECT_THAT(import_failure("hf", kLlama + ", \"n_layer\": 3}").codes, "E103");
 }
 
 // Text is one part of a model that sees images: its keys are in a mapping of their own.

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers whose tokens something else than attention to all keys mixes: recurrent mixers, layers of
+// one branch, attention to chosen keys, gates.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/parameters.h"
+#include "model/passes/stage_passes.h"
+#include "sim/memory/memory.h"
+#include "tests/hand_graph.h"
+#include "tests/model/sample.h"
+
+namespace stepcast::mixers_test {
+namespace {
+
+// A step of one stage: forward and backward of one microbatch.
+struct OneStage {
+  OpGraph graph;
+  StagePasses passes;
+
+  OneStage(const Transformer& model, const Plan& plan, StageContent content) {
+    content.kinds.clear();
+    for (int64_t i = 0; i < content.layers; ++i) content.kinds.push_back(layer_kind(model, i));
+    GraphBuilder builder(graph);
+    passes = add_stage_passes(builder, model, plan, content);
+    RoleOps role;
+    for (const auto& [pass, kind] : {std::pair{passes.forward, ActionKind::forward},
+                                     std::pair{passes.last_backward, ActionKind::backward}}) {
+      Item item;
+      item.pass = pass;
+      item.has_action = true;
+      item.action.kind = kind;
+      role.items.push_back(item);
+    }
+    graph.roles.push_back(role);
+    check_graph(graph);
+  }
+
+  double flops(PassId id, const std::function<bool(const std::string&)>& count) const {
+    double sum = 0;
+    for (const Op& op : graph.passes[static_cast<size_t>(id)].ops)
+      if (count(graph.text(op.label))) sum += graph.works[static_cast<size_t>(op.work)].flops.value;
+    return sum;
+  }
+  double flops(PassId id) const {
+    return flops(id, [](const std::string&) { return true; });
+  }
+
+  // Bytes that the forward leaves behind, without the statistics of norms.
+  int64_t kept() const {
+    const Pass& pass = graph.passes[static_cast<size_t>(passes.forward)];
+    int64_t sum = 0;
+    for (const MemoryEvent& e : pass.memory) {
+      const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
+      if (graph.text(t.label) != "norm statistics") sum += (e.allocate ? t.bytes : -t.bytes).value;
+    }
+    return sum;
+  }
+
+  // Bytes of gradients that are reduced over dp while the backward runs.
+  int64_t reduced() const {
+    int64_t sum = 0;
+    for (const Op& op : graph.passes[static_cast<size_t>(passes.last_backward)].ops) {
+      const Work& work = graph.works[static_cast<size_t>(op.work)];
+      if (work.axis == Axis::dp || work.axis == Axis::edp) sum += work.bytes.value;
+    }
+    return sum;
+  }
+};
+
+constexpr int64_t kSeq = 1024;
+
+Transformer recurrent(Mixer mixer) {
+  Transformer t = sample::llama(4, 1024, 16, 4, 2048, 32000);
+  t.recurrence = {.heads = 32,
+                  .head_dim = 64,
+                  .groups = mixer == Mixer::mamba2 ? 8 : 16,
+                  .state = 128,
+                  .conv = 4,
+                  .conv_bias = mixer == Mixer::mamba2,
+                  .chunk = 64};
+  t.mixers = {mixer, mixer, mixer, Mixer::attention};
+  return t;
+}
+
+// Nemotron-H: each layer is one branch.
+Transformer one_branch() {
+  Transformer t = recurrent(Mixer::mamba2);
+  t.experts = 16;
+  t.experts_per_token = 2;
+  t.moe_ffn = 512;
+  t.shared_ffn = 1024;
+  t.moe_latent = 256;
+  t.mixers = {Mixer::mamba2, Mixer::none, Mixer::attention, Mixer::none};
+  t.bare = {1, 0, 1, 0};
+  t.expert_layers = {0, 1, 0, 0};
+  return t;
+}
+
+Transformer chosen() {
+  Transformer t = sample::llama(4, 1024, 16, 16, 2048, 32000);
+  t.q_rank = 384;
+  t.kv_rank = 256;
+  t.qk_nope_dim = 64;
+  t.qk_rope_dim = 32;
+  t.v_dim = 64;
+  t.head_dim = 96;
+  t.index_topk = 256;
+  t.index_heads = 8;
+  t.index_dim = 64;
+  t.indexers = {1, 0, 1, 1};
+  return t;
+}
+
+Transformer gated() {
+  Transformer t = sample::llama(4, 1024, 16, 4, 2048, 32000);
+  t.attention_gate = t.qk_norm = true;
+  return t;
+}
+
+std::vector<Transformer> all_models() {
+  return {recurrent(Mixer::mamba2), recurrent(Mixer::gated_delta_net), one_branch(), chosen(),
+          gated()};
+}
+
+Plan flash(int64_t tp, int64_t dp) {
+  Plan plan = sample::plan(tp, 1, dp, 1, 1, kSeq);
+  plan.kernels.flash_attention = true;
+  return plan;
+}
+
+// ------------------------------------------------------------------------------------- parameters
+
+// By hand: z, x, B, C and dt of one projection; the convolution of x, B and C and its bias; A, D
+// and the bias of dt; the norm; the projection out; an MLP and two norms.
+TEST(Parameters, OfAStateSpaceLayer) {
+  const int64_t x = 32 * 64, bc = 8 * 128;
+  const int64_t mixer =
+      1024 * (2 * x + 2 * bc + 32) + (x + 2 * bc) * (4 + 1) + 3 * 32 + x + x * 1024;
+  EXPECT_EQ(layer_parameters(recurrent(Mixer::mamba2), 0), mixer + 3 * 1024 * 2048 + 2 * 1024);
+}
+
+// Queries, keys, values and their gate, two gates of each head; A and a bias; a norm that heads
+// share.
+TEST(Parameters, OfAGatedDeltaLayer) {
+  const int64_t v = 32 * 64, k = 16 * 128;
+  const int64_t mixer =
+      1024 * (2 * k + 2 * v) + 1024 * 2 * 32 + (2 * k + v) * 4 + 2 * 32 + 64 + v * 1024;
+  EXPECT_EQ(layer_parameters(recurrent(Mixer::gated_delta_net), 0),
+            mixer + 3 * 1024 * 2048 + 2 * 1024);
+}
+
+TEST(Parameters, OfLayersOfOneBranchHaveOneNorm) {
+  const Transformer t = one_branch();
+  EXPECT_EQ(layer_parameters(t, 2), 1024 * (16 + 2 * 4) * 64 + 16 * 64 * 1024 + 1024);
+  EXPECT_EQ(layer_parameters(t, 3), 3 * 1024 * 2048 + 1024);
+  // Router, latent there and back, experts that read it, a shared one that does not.
+  EXPECT_EQ(layer_parameters(t, 1),
+            1024 * 16 + 2 * 1024 * 256 + 16 * 3 * 256 * 512 + 3 * 1024 * 1024 + 1024);
+}
+
+TEST(Parameters, OfAnIndexerAreThereWhereALayerHasOne) {
+  const Transformer t = chosen();
+  EXPECT_EQ(layer_parameters(t, 0) - layer_parameters(t, 1),
+            384 * 8 * 64 + 1024 * 64 + 2 * 64 + 1024 * 8);
+}
+
+TEST(Parameters, OfAGateAreAsManyAsOfQueries) {
+  Transformer without = gated();
+  without.attention_gate = false;
+  EXPECT_EQ(layer_parameters(gated(), 0) - layer_parameters(without, 0), 1024 * 16 * 64);
+}
+
+TEST(Parameters, OfStagesSumToTheModel) {
+  for (const Transformer& t : all_models()) {
+    int64_t sum = 0;
+    std::vector<StageContent> stages{
+        {.layers = 1, .embedding = true}, {.layers = 2}, {.layers = 1, .head = true}};
+    assign_layers(stages, t);
+    for (const StageContent& s : stages) sum += stage_parameters(t, flash(1, 1), s);
+    EXPECT_EQ(sum, parameters(t));
+  }
+}
+
+// ------------------------------------------------------------------------------------------ FLOPs
+
+// Token by token: what is written to the state and what is read from it.
+TEST(Flops, OfARecurrenceGrowLinearlyWithTheSequence) {
+  const double state = 2.0 * 32 * 64 * 128;
+  for (const auto& [mixer, products] :
+       {std::pair{Mixer::mamba2, 2.0}, std::pair{Mixer::gated_delta_net, 3.0}}) {
+    Transformer t = recurrent(mixer);
+    t.mixers.assign(4, mixer);
+    const double matrices = static_cast<double>(active_parameters(t));
+    const double one = forward_matmul_flops(t, 1, 1024, true);
+    EXPECT_DOUBLE_EQ(forward_matmul_flops(t, 1, 2048, true), 2 * one);
+    // Vectors and the lookup of the embedding are no products.
+    EXPECT_LT(one, 1024 * (2 * matrices + 4 * products * state));
+    Transformer wider = t;
+    wider.recurrence.state = 0;
+    wider.recurrence.groups = 0;
+    const double keys = 2.0 * 1024 * (2.0 * static_cast<double>(t.recurrence.keys()) * 1024);
+    EXPECT_DOUBLE_EQ(one - forward_matmul_flops(wider, 1, 1024, true),
+                     4 * (1024 * products * state + keys));
+  }
+}
+
+// arXiv 2405.21060, listing 1, of one layer: C B', states, and the output from both.
+TEST(Flops, OfTheScanOfAStateSpaceAreThoseOfItsProducts) {
+  const OneStage stage(recurrent(Mixer::mamba2), flash(1, 1), {.layers = 1});
+  const double q = 64, n = 128, p = 64, tokens = kSeq;
+  const auto chunk = [](const std::string& label) { return label.starts_with("chunk"); };
+  EXPECT_DOUBLE_EQ(stage.flops(stage.passes.forward, chunk),
+                   tokens * 2 * (8 * q * n + 32 * (p * n + p * (q + n))));
+  // Twice as much backward, and scores and states once more.
+  EXPECT_DOUBLE_EQ(stage.flops(stage.passes.last_backward, chunk),
+                   tokens * 2 * (3 * (8 * q * n + 32 * p * n) + 2 * 32 * p * (q + n)));
+}
+
+// arXiv 2412.06464, eq. 16-19, of one layer; keys and queries are 128, values 64 wide.
+TEST(Flops, OfTheDeltaRuleAreThoseOfItsProducts) {
+  const OneStage stage(recurrent(Mixer::gated_delta_net), flash(1, 1), {.layers = 1});
+  const auto scan = [](const std::string& label) {
+    return label.starts_with("chunk") || label.starts_with("key products") ||
+           label.starts_with("query products") || label.starts_with("held");
+  };
+  const double c = 64, k = 128, v = 64, of_head = 2 * (c * (3 * k + 2 * v) + 3 * k * v);
+  EXPECT_DOUBLE_EQ(stage.flops(stage.passes.forward, scan), 32 * kSeq * of_head);
+}
+
+TEST(Flops, OfChosenKeysAreThoseOfTheLatentSpace) {
+  Transformer t = chosen();
+  t.indexers = {1, 1, 1, 1};
+  Transformer none = t;
+  none.index_heads = none.index_dim = 0;
+  // Half of all pairs are scored.
+  const double pairs = 1024.0 * 1024 / 2;
+  const double projections = 2.0 * 1024 * (384 * 8 * 64 + 1024 * (64 + 8));
+  EXPECT_DOUBLE_EQ(
+      forward_matmul_flops(t, 1, 1024, true) - forward_matmul_flops(none, 1, 1024, true),
+      4 * (pairs * 2 * 8 * 64 + projections));
+  // 256 keys for all but the first queries, of which all heads read 2 x 256 + 32 numbers.
+  Transformer fewer = none;
+  fewer.index_topk = 128;
+  const double band = (1024.0 * 256 - 256.0 * 128) - (1024.0 * 128 - 128.0 * 64);
+  EXPECT_DOUBLE_EQ(
+      forward_matmul_flops(none, 1, 1024, true) - forward_matmul_flops(fewer, 1, 1024, true),
+      4 * band * 2 * 16 * (2 * 256 + 32));
+}
+
+// ------------------------------------------------------------------------------------------ passes
+
+TEST(Mixers, BalanceTheirMemoryHoweverTheyAreRun) {
+  for (const Transformer& t : all_models()) {
+    for (const bool sp : {false, true}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const Scaling scaling : {Scaling::none, Scaling::blockwise}) {
+          Plan plan = flash(4, 2);
+          plan.sp = sp;
+          plan.recompute = recompute;
+          plan.recompute_modules.norms = scaling == Scaling::none;
+          plan.precision.scaling = scaling;
+          plan.overlap.dp_grad = true;
+          // The constructor checks that each tensor is freed once, by the pass that should.
+          const OneStage stage(t, plan, {.layers = 4, .embedding = true, .head = true});
+          const RoleMemory memory = trace_memory(stage.graph).front();
+          EXPECT_EQ(memory.end, memory.start);
+          EXPECT_GT(memory.peak, memory.start);
+        }
+      }
+    }
+  }
+}
+
+TEST(Mixers, BalanceTheirMemoryInSplitBackwards) {
+  for (const Transformer& t : all_models()) {
+    OpGraph graph;
+    GraphBuilder builder(graph);
+    StageContent content{.layers = 4, .embedding = true, .head = true};
+    for (int64_t i = 0; i < 4; ++i) content.kinds.push_back(layer_kind(t, i));
+    const StagePasses passes = add_stage_passes(builder, t, flash(2, 1), content, {.split = true});
+    RoleOps role;
+    for (const auto& [pass, kind] :
+         {std::pair{passes.forward, ActionKind::forward},
+          std::pair{passes.input_gradient, ActionKind::backward_input},
+          std::pair{passes.last_weight_gradient, ActionKind::backward_weight}}) {
+      Item item;
+      item.pass = pass;
+      item.has_action = true;
+      item.action.kind = kind;
+      role.items.push_back(item);
+    }
+    graph.roles.push_back(role);
+    check_graph(graph);
+    const RoleMemory memory = trace_memory(graph).front();
+    EXPECT_EQ(memory.end, memory.start);
+  }
+}
+
+TEST(Mixers, ReduceEveryGradientOnce) {
+  for (const Transformer& t : all_models()) {
+    for (const int64_t tp : {1, 2}) {
+      Plan plan = flash(tp, 4);
+      plan.overlap.dp_grad = true;
+      plan.zero = 1;
+      StageContent content{.layers = 4, .embedding = true, .head = true};
+      for (int64_t i = 0; i < 4; ++i) content.kinds.push_back(layer_kind(t, i));
+      const OneStage stage(t, plan, content);
+      EXPECT_EQ(stage.reduced(), 4 * stage_parameters(t, plan, content));
+    }
+  }
+}
+
+TEST(Mixers, SplitOverTensorParallelRanksDoTheSameTogether) {
+  const auto scan = [](const std::string& label) { return label.starts_with("chunk"); };
+  for (const Mixer mixer : {Mixer::mamba2, Mixer::gated_delta_net}) {
+    const OneStage one(recurrent(mixer), flash(1, 1), {.layers = 1});
+    const OneStage four(recurrent(mixer), flash(4, 1), {.layers = 1});
+    EXPECT_DOUBLE_EQ(one.flops(one.passes.forward, scan),
+                     4 * four.flops(four.passes.forward, scan));
+    EXPECT_DOUBLE_EQ(one.flops(one.passes.backward), 4 * four.flops(four.passes.backward));
+  }
+}
+
+// A stage that holds no MLP makes none.
+TEST(Mixers, LayersOfOneBranchLaunchIt) {
+  const auto launched = [](int64_t layer) {
+    Transformer t = one_branch();
+    const auto rest = [layer](auto& of) { of = {of[static_cast<size_t>(layer)]}; };
+    rest(t.mixers);
+    rest(t.bare);
+    rest(t.expert_layers);
+    t.layers = 1;
+    const OneStage stage(t, flash(1, 1), {.layers = 1});
+    std::string all;
+    for (const Op& op : stage.graph.passes[static_cast<size_t>(stage.passes.forward)].ops)
+      all += stage.graph.text(op.label) + ",";
+    return all;
+  };
+  EXPECT_EQ(launched(3), "norm 2,fc1,activation,fc2,mlp residual,");
+  EXPECT_EQ(launched(2), "norm 1,qkv,rotary,attention,projection,attention residual,");
+  EXPECT_EQ(launched(0),
+            "norm 1,mixer in,convolution,decays,chunk states,chunk scores,chunk scan,state passing,"
+            "gated norm,mixer out,mixer residual,");
+}
+
+// docs/memory.md: what a layer keeps, beside its input and the output of its norm.
+TEST(Mixers, KeepWhatTheirBackwardReads) {
+  const int64_t h = 1024, v = 32 * 64, n = 32, chunk = 64;
+  const auto kept = [](Mixer mixer, int64_t tp) {
+    Transformer t = recurrent(mixer);
+    t.mixers = {mixer};
+    t.bare = {1};
+    t.layers = 1;
+    return OneStage(t, flash(tp, 1), {.layers = 1}).kept();
+  };
+  const int64_t space = (2 * v + 2 * 8 * 128 + n) + v + v;
+  EXPECT_EQ(kept(Mixer::mamba2, 1), 2 * kSeq * (2 * h + space));
+  EXPECT_EQ(kept(Mixer::mamba2, 4), 2 * kSeq * (2 * h + space) / 4);
+  const int64_t keys = 16 * 128;
+  const int64_t delta = (2 * v + 2 * keys + 2 * n) + (v + 2 * keys) + 2 * v + 2 * n * 128 +
+                        n * chunk + v + v + 2 * (2 * n);
+  EXPECT_EQ(kept(Mixer::gated_delta_net, 1), 2 * kSeq * (2 * h + delta));
+}
+
+TEST(Mixers, LayersThatShareAChoiceScoreNoKeys) {
+  const auto scores = [](const std::string& label) { return label.starts_with("indexer"); };
+  Transformer t = chosen();
+  t.layers = 1;
+  t.indexers = {1};
+  const OneStage own(t, flash(1, 1), {.layers = 1});
+  t.indexers = {0};
+  const OneStage shared(t, flash(1, 1), {.layers = 1});
+  EXPECT_GT(own.flops(own.passes.forward, scores), 0);
+  EXPECT_EQ(shared.flops(shared.passes.forward, scores), 0);
+  const auto core = [](const std::string& label) { return label == "attention"; };
+  // 256 of up to 1024 keys, in the latent space, for both.
+  const double pairs = 1024.0 * 256 - 256.0 * 128;
+  EXPECT_DOUBLE_EQ(shared.flops(shared.passes.forward, core), pairs * 2 * 16 * (2 * 256 + 32));
+  EXPECT_DOUBLE_EQ(own.flops(own.passes.forward, core), shared.flops(shared.passes.forward, core));
+}
+
+TEST(Mixers, ExpertsOfALatentSendNoMoreThanIt) {
+  const auto sent = [](int64_t latent) {
+    Transformer t = one_branch();
+    t.moe_latent = latent;
+    Plan plan = flash(1, 4);
+    plan.ep = 4;
+    const OneStage stage(t, plan, {.layers = 4});
+    int64_t bytes = 0;
+    for (const Op& op : stage.graph.passes[static_cast<size_t>(stage.passes.forward)].ops) {
+      const Work& w = stage.graph.works[static_cast<size_t>(op.work)];
+      if (w.kind == WorkKind::all_to_all) bytes += w.bytes.value;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(sent(0), 4 * sent(256));
+}
+
+TEST(PredictionKind, OfLayersOfOneBranchHasAttentionAndExperts) {
+  const LayerKind kind = prediction_kind(one_branch());
+  EXPECT_TRUE(kind.attends() && kind.mlp && kind.experts && kind.predicts);
+}
+
+}  // namespace
+}  // namespace stepcast::mixers_test

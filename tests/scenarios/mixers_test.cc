@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent layers, layers of one branch and attention to chosen keys, as scenarios say them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scenarios/forecast/step.h"
+#include "scenarios/scenario.h"
+#include "tests/scenarios/loading.h"
+
+namespace stepcast::scenario_mixers_test {
+namespace {
+
+using testing::failure;
+using ::testing::HasSubstr;
+using testing::load;
+
+constexpr const char* kDelta =
+    "model: {model_type: qwen3_5_text, hidden_size: 1024, intermediate_size: 2048, "
+    "num_hidden_layers: 8, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 128, "
+    "linear_num_value_heads: 16";  // of 16 heads of keys
+constexpr const char* kHybrid =
+    "model: {model_type: nemotron_h, hidden_size: 1024, intermediate_size: 2048, "
+    "num_attention_heads: 8, num_key_value_heads: 2, mamba_num_heads: 16, n_groups: 8, "
+    "n_routed_experts: 8, moe_intermediate_size: 512, moe_shared_expert_intermediate_size: 1024";
+constexpr const char* kChosen =
+    "model: {model_type: deepseek_v32, hidden_size: 1024, intermediate_size: 2048, "
+    "num_hidden_layers: 4, num_attention_heads: 8, n_routed_experts: 8, moe_intermediate_size: "
+    "512, "
+    "num_experts_per_tok: 2, first_k_dense_replace: 1, n_group: 1, topk_group: 1";
+
+std::string text_of(const std::string& model, const std::string& more = "",
+                    const std::string& rest = "") {
+  return model + more + "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n" + rest;
+}
+
+std::string problem(const std::string& text) {
+  const testing::Failure f = failure(text);
+  return f.codes + ": " + (f.all.empty() ? "" : f.all.front().message);
+}
+
+TEST(Mixers, AreNamedByWordsAnIntervalOrAPattern) {
+  using enum Mixer;
+  const auto mixers = [](const std::string& model, const std::string& more) {
+    return load(text_of(model, more)).model.mixers;
+  };
+  const std::vector<Mixer> every_fourth{gated_delta_net, gated_delta_net, gated_delta_net,
+                                        attention,       gated_delta_net, gated_delta_net,
+                                        gated_delta_net, attention};
+  EXPECT_EQ(mixers(kDelta, ""), every_fourth);
+  EXPECT_EQ(mixers(kDelta, ", full_attention_interval: 7").at(6), attention);
+  EXPECT_EQ(mixers(kHybrid, ", hybrid_override_pattern: 'M*-E'"),
+            (std::vector<Mixer>{mamba2, attention, none, none}));
+  EXPECT_EQ(mixers(kHybrid, ", layers_block_type: [mamba, attention, mlp, moe]"),
+            (std::vector<Mixer>{mamba2, attention, none, none}));
+}
+
+TEST(Mixers, OfAPatternHaveExpertsWhereItSays) {
+  const Transformer with = load(text_of(kHybrid, ", hybrid_override_pattern: 'ME-E'")).model;
+  EXPECT_EQ(with.layers, 4);
+  EXPECT_EQ(with.expert_layers, (std::vector<uint8_t>{0, 1, 0, 1}));
+  const Transformer without = load(text_of(kHybrid, ", hybrid_override_pattern: 'M-*-'")).model;
+  EXPECT_EQ(without.experts, 0);
+}
+
+TEST(Mixers, WithWrongPatternsAreRefused) {
+  EXPECT_EQ(problem(text_of(kHybrid, ", hybrid_override_pattern: 'M-', num_hidden_layers: 3")),
+            "E127: hybrid_override_pattern names 2 of the 3 layers");
+  EXPECT_EQ(problem(text_of(kHybrid, ", hybrid_override_pattern: 'MX'")),
+            "E130: layers of type 'X' are not supported yet");
+  EXPECT_EQ(problem(text_of(kDelta, ", layer_types: [linear_attention]")),
+            "E127: layer_types names 1 of the 8 layers");
+  EXPECT_THAT(problem(text_of(kDelta, ", layer_types: linear_attention")), HasSubstr("E107"));
+  EXPECT_EQ(problem("model: {preset: llama3.2-1b, layer_types: [linear_attention]}\n"
+                    "cluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}"),
+            "E130: not supported yet: linear attention (layers of type 'linear_attention')");
+  EXPECT_EQ(
+      problem(text_of(kHybrid,
+                      ", hybrid_override_pattern: 'ME', num_nextn_predict_layers: 1, "
+                      "mtp_hybrid_override_pattern: 'ME'")),
+      "E130: not supported yet: prediction modules of other layers than attention and experts");
+}
+
+TEST(Mixers, WithListsOfOtherThingsAreRefused) {
+  EXPECT_THAT(problem(text_of(kChosen, ", mlp_layer_types: [dense, sparse, x, sparse]")),
+              HasSubstr("E125: 'mlp_layer_types' cannot have 'x'"));
+  EXPECT_THAT(problem(text_of(kChosen, ", mlp_layer_types: [dense]")), HasSubstr("E127"));
+  EXPECT_THAT(problem("model: {model_type: bamba, attn_layer_indices: 3}\ncluster: dgx-h100 x 1\n"
+                      "batch: {global: 8, seq: 4096}"),
+              HasSubstr("E107"));
+  EXPECT_EQ(
+      problem(text_of(kHybrid, ", hybrid_override_pattern: '" + std::string(100'001, 'M') + "'")),
+      "E123: more than 100000 layers are named");
+}
+
+TEST(Mixers, WithWrongSizesAreRefused) {
+  EXPECT_THAT(problem(text_of(kDelta, ", linear_key_head_dim: 0")), HasSubstr("E121"));
+  EXPECT_THAT(problem(text_of(kDelta, ", linear_chunk_size: -1")), HasSubstr("E1"));
+  EXPECT_EQ(problem(text_of(kDelta, ", linear_num_key_heads: 3")),
+            "E127: linear_num_key_heads = 3 does not divide linear_num_value_heads = 16");
+  EXPECT_THAT(problem(text_of(kDelta, ", linear_mixer: rwkv")), HasSubstr("E125"));
+  EXPECT_EQ(problem(text_of(kChosen, ", q_lora_rank: 0")),
+            "E127: an indexer reads the latent of queries: index_topk needs q_lora_rank");
+  EXPECT_EQ(problem(text_of(kChosen, ", indexer_types: [full, shared]")),
+            "E127: indexer_types names 2 of the 4 layers");
+  EXPECT_EQ(problem(text_of(kChosen, ", indexer_types: [shared, full, full, full]")),
+            "E127: the first layer has no choice of keys to share");
+}
+
+TEST(Mixers, AreSplitOverTpByHeadsAndGroups) {
+  EXPECT_EQ(failure(text_of(kDelta, "", "parallel: {tp: 8}")).codes, "");
+  EXPECT_EQ(problem(text_of(kDelta, ", linear_num_key_heads: 2", "parallel: {tp: 4}")),
+            "E210: tp = 4 does not divide linear_num_key_heads = 2");
+}
+
+TEST(Mixers, RefuseWhatDoesNotGoWithThem) {
+  for (const std::string& model : {text_of(kDelta), text_of(kChosen)}) {
+    for (const char* rest : {"parallel: {cp: 2}", "mode: prefill", "recompute: per-op"})
+      EXPECT_THAT(failure(model + rest).codes, HasSubstr("E130")) << model << rest;
+    EXPECT_THAT(failure(model + "parallel: {pp: 2}\nschedule: {kind: seq1f1b}").codes,
+                HasSubstr("E130"));
+  }
+  EXPECT_THAT(problem(text_of(kChosen, "", "kernels: {attention: unfused}")),
+              HasSubstr("not supported yet: unfused attention"));
+}
+
+// A recurrence takes as long for twice the tokens in one sequence as for two sequences.
+TEST(Mixers, OfARecurrenceCostNoMoreInLongSequences) {
+  const auto flops = [](const std::string& batch) {
+    const Scenario s = load(std::string(kDelta) +
+                            ", full_attention_interval: 100}\n"
+                            "cluster: dgx-h100 x 1\nparallel: {dp: 8}\nbatch: " +
+                            batch);
+    return forward_matmul_flops(s.model, static_cast<double>(s.plan.global_batch),
+                                static_cast<double>(s.plan.seq), true);
+  };
+  EXPECT_DOUBLE_EQ(flops("{global: 16, seq: 4096}"), flops("{global: 8, seq: 8192}"));
+}
+
+TEST(Mixers, AreInTheIdentityOfAScenario) {
+  const auto hash = [](const std::string& more) { return load(text_of(kHybrid, more)).hash; };
+  EXPECT_NE(hash(", hybrid_override_pattern: 'M-*-'"), hash(", hybrid_override_pattern: '*-M-'"));
+  EXPECT_NE(hash(", hybrid_override_pattern: 'M-*-'"),
+            hash(", hybrid_override_pattern: 'M-*-', ssm_state_size: 64"));
+}
+
+TEST(Mixers, AreExplained) {
+  EXPECT_EQ(testing::setting(load(text_of(kHybrid, ", hybrid_override_pattern: 'M-*-M-'")),
+                             "model.mixers"),
+            "2 x mamba2, 1 x attention, 3 x none (derived: of the layers' types)");
+}
+
+}  // namespace
+}  // namespace stepcast::scenario_mixers_test
