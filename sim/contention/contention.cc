@@ -87,42 +87,48 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   first_start_.assign(ranks, kUnknown);
   rendezvous_occurrence_.assign(graph.rendezvous.size(), kNone);
   sequences_.resize(graph.roles.size() * kStreams);
-  if (coupled_) ranks_.resize(ranks);
   choose_lockstep();
+  if (coupled_) prepare_slowing();
   prepare_blocks();
   prepare_windows();
 }
 
-// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
-void Engine::choose_lockstep() {
-  const size_t works = graph_.works.size();
-  std::vector<Scope> scopes(works, Scope::outside);
-  LaneDigit inner;
-  if (!lanes_.digits.empty()) inner = lanes_.digits.front();
-  std::vector<bool> whole(works);
-  bool any = false;
-  for (size_t w = 0; w < works && !coupled_; ++w) {
+// By work: with whom do collectives in passes communicate?
+std::vector<Scope> Engine::find_scopes() const {
+  std::vector<Scope> scopes(graph_.works.size(), Scope::outside);
+  const LaneDigit inner = lanes_.digits.empty() ? LaneDigit{} : lanes_.digits.front();
+  for (size_t w = 0; w < scopes.size(); ++w) {
     const Axis axis = graph_.works[w].axis;
     const uint32_t size = groups_[static_cast<size_t>(axis)].largest;
-    whole[w] = covers(axis, inner);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
     if (size == 1) scopes[w] = Scope::lane;
-    if (size == 1 || !whole[w] || size != static_cast<uint32_t>(inner.size)) continue;
+    if (size == 1 || !covers(axis, inner) || size != static_cast<uint32_t>(inner.size)) continue;
     scopes[w] = Scope::block;
-    any = true;
   }
-  if (any && inner.size <= 64) {
-    block_lanes_ = static_cast<uint32_t>(inner.size);
-  } else {
-    std::ranges::replace(scopes, Scope::block, Scope::outside);
-  }
+  return scopes;
+}
+
+// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
+void Engine::choose_lockstep() {
+  std::vector<Scope> scopes = find_scopes();
   // Compute whose end depends on other ranks is walked by itself.
-  if (!coupled_) lockstep_ = lockstep_streams(graph_, scopes);
-  program_ = compile_threads(graph_, prices_, lockstep_, merge_);
   if (coupled_) {
+    tp_scopes_ = std::exchange(scopes, std::vector<Scope>(scopes.size(), Scope::outside));
+    program_ = compile_threads(graph_, prices_, lockstep_, merge_);
     together_.assign(graph_.roles.size(), Lockstep::none);
   } else {
+    LaneDigit inner;
+    if (!lanes_.digits.empty()) inner = lanes_.digits.front();
+    if (std::ranges::count(scopes, Scope::block) > 0 && inner.size <= 64) {
+      block_lanes_ = static_cast<uint32_t>(inner.size);
+    } else {
+      std::ranges::replace(scopes, Scope::block, Scope::outside);
+    }
+    std::vector<bool> whole;
+    for (const Work& work : graph_.works) whole.push_back(covers(work.axis, inner));
+    lockstep_ = lockstep_streams(graph_, scopes);
+    program_ = compile_threads(graph_, prices_, lockstep_, merge_);
     together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
   }
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
@@ -136,6 +142,34 @@ void Engine::choose_lockstep() {
   closed_.known.resize(slots);
   closed_.waiters.resize(slots, kNone);
   closed_.straggler.resize(slots);
+}
+
+void Engine::prepare_slowing() {
+  ranks_.resize(graph_.roles.size() * width_);
+  sequences_.resize(graph_.roles.size() * kStreams * (1 + size_t{width_}));
+  if (!lanes_.windows.empty() || lanes_.jitter) return;
+  undisturbed_.emplace(graph_, prices_, tp_scopes_, slow_compute_, slow_communication_, merge_);
+}
+
+// Whose tp group consists of ranks as priced, none of which is recorded.
+void Engine::find_equal_ranks() {
+  equal_.assign(ranks_.size(), true);
+  for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
+    for (uint32_t lane = 0; lane < width_; ++lane) {
+      bool as_priced = slowness_[role * width_ + lane] == kNominal && lane != recorded_;
+      for (const auto& classes : lanes_.group_class)
+        as_priced =
+            as_priced && (classes.empty() || classes[role].empty() || classes[role][lane] == 0);
+      if (as_priced) continue;
+      for (size_t w = 0; w < tp_scopes_.size(); ++w) {
+        if (tp_scopes_[w] == Scope::outside) continue;
+        const Groups& groups = groups_[static_cast<size_t>(graph_.works[w].axis)];
+        for (const uint32_t other : groups.lanes_of(groups.of[lane]))
+          equal_[role * width_ + other] = false;
+      }
+      equal_[role * width_ + lane] = false;
+    }
+  }
 }
 
 void Engine::prepare_blocks() {
@@ -252,6 +286,7 @@ void Engine::drain() {
 ContentionResult Engine::run(int64_t record) {
   recorded_ = record;
   if (recorded_ >= 0) prepare_record();
+  if (undisturbed_) find_equal_ranks();
   for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) {
     if (threads_[id].list != kPasses) ready_.push_back(id);  // that one waits for its lanes
   }
@@ -327,6 +362,7 @@ ContentionResult Engine::result() const {
   }
   out.shared_ops = shared_ops_;
   out.flow_events = flow_events_;
+  out.passes_at_once = passes_at_once_;
   return out;
 }
 
@@ -412,12 +448,12 @@ bool Engine::run_join(Block& block, Thread& th, uint32_t item) {
   Occurrence& occurrence = occurrence_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
   const Groups& groups = groups_of(occurrence);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    Arrivals& arrivals = occurrence.of(groups.of[block.lane + l]);
     if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   }
   const auto stream = static_cast<size_t>(it.stream);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    const Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    const Arrivals& arrivals = occurrence.of(groups.of[block.lane + l]);
     if (block.lane + l == recorded_) book_join(block, item, arrivals);
     int64_t& time = block.time[stream * block_lanes_ + l];
     if (arrivals.end < time) continue;
@@ -436,7 +472,7 @@ bool Engine::run_host_join(Block& block, Thread& th, uint32_t item) {
   Occurrence& occurrence = occurrence_of_rendezvous(
       static_cast<uint32_t>(graph_.roles[block.role].items[item].rendezvous));
   const Groups& groups = groups_of(occurrence);
-  Arrivals& arrivals = occurrence.groups[groups.of[block.lane + th.lane]];
+  Arrivals& arrivals = occurrence.of(groups.of[block.lane + th.lane]);
   if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   const int64_t host = block.host[segment * block_lanes_ + th.lane] + role.launched[item];
   block.host[(segment + 1) * block_lanes_ + th.lane] = std::max(host, arrivals.end);
@@ -623,7 +659,7 @@ void Engine::book_join(const Block& block, uint32_t item, const Arrivals& group)
 void Engine::book_rendezvous(const Occurrence& occurrence, uint32_t group) {
   const Groups& groups = groups_of(occurrence);
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
-  const Arrivals& arrivals = occurrence.groups[group];
+  const Arrivals& arrivals = occurrence.of(group);
   const RendezvousRecord& record = rendezvous_records_[occurrence.source];
   const int64_t alone_end = priced_end(arrivals.begin, occurrence.work, class_of(occurrence, group),
                                        link_spans(occurrence, group));

@@ -56,6 +56,7 @@ struct ContentionResult {
   int64_t shared_ops = 0;        // rank-ops whose rate could change
   int64_t flow_events = 0;       // starts and ends of flows
   int64_t periods_left_out = 0;  // of a steady state: the same as the one before
+  int64_t passes_at_once = 0;    // of tp groups, from where their ranks met (undisturbed_passes.h)
 };
 
 class LonePassCache;  // lone_passes.h

@@ -33,7 +33,8 @@
 namespace stepcast::contention {
 // --- occurrences of collectives and rendezvous ---------------------------------------------------
 
-uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) {
+uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits,
+                                uint32_t first_group, uint32_t groups) {
   uint32_t id = static_cast<uint32_t>(occurrences_.size());
   if (free_occurrences_.empty()) {
     occurrences_.emplace_back();
@@ -41,13 +42,13 @@ uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) 
     id = free_occurrences_.back();
     free_occurrences_.pop_back();
   }
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
   Occurrence& occurrence = occurrences_[id];
-  occurrence.groups.assign(groups.count(), Arrivals{});
+  occurrence.groups.assign(groups, Arrivals{});
+  occurrence.first_group = first_group;
   occurrence.id = id;
   occurrence.work = work;
   occurrence.needed = needed;
-  occurrence.left = visits * width_ + groups.count();  // each group's end counts too
+  occurrence.left = visits + groups;  // each group's end counts too
   return id;
 }
 
@@ -55,22 +56,36 @@ Occurrence& Engine::occurrence_of_rendezvous(uint32_t id) {
   uint32_t& occurrence = rendezvous_occurrence_[id];
   if (occurrence == kNone) {
     const RendezvousPlan& plan = program_.rendezvous[id];
-    occurrence = new_occurrence(static_cast<uint32_t>(graph_.rendezvous[id].work),
-                                static_cast<uint32_t>(plan.posts.size()), plan.visits);
+    const auto work = static_cast<uint32_t>(graph_.rendezvous[id].work);
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
+    occurrence = new_occurrence(work, static_cast<uint32_t>(plan.posts.size()),
+                                int64_t{plan.visits} * width_, 0, groups.count());
     occurrences_[occurrence].is_rendezvous = true;
     occurrences_[occurrence].source = id;
   }
   return occurrences_[occurrence];
 }
 
-Occurrence& Engine::occurrence_of_collective(uint32_t source, uint32_t sequence, uint32_t work) {
+// The next one of the thread.  A tp group under interference counts its own, for it may leave out
+// some that others do not.
+Occurrence& Engine::occurrence_of_collective(const Block& block, const Thread& th,
+                                             const ThreadInstruction& in, uint32_t group) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
+  const bool of_one = coupled_ && tp_scopes_[in.work] != Scope::outside;
+  const auto roles = static_cast<uint32_t>(graph_.roles.size());
+  const uint32_t of_role =
+      of_one ? roles + block.role * width_ + groups.lanes_of(group).front() : block.role;
+  const uint32_t source = of_role * kStreams + in.stream;
   Sequence& s = sequences_[source];
+  const uint32_t sequence = of_one ? th.tp_sequence : th.sequence;
   while (s.first + s.occurrences.size() <= sequence) s.occurrences.push_back(kNone);
   uint32_t& occurrence = s.occurrences[sequence - s.first];
   if (occurrence == kNone) {
-    occurrence = new_occurrence(work, 1, 1);
+    occurrence = of_one ? new_occurrence(in.work, 1, std::ssize(groups.lanes_of(group)), group, 1)
+                        : new_occurrence(in.work, 1, width_, 0, groups.count());
     occurrences_[occurrence].is_rendezvous = false;
     occurrences_[occurrence].source = source;
+    occurrences_[occurrence].role = block.role;
   }
   return occurrences_[occurrence];
 }
@@ -84,16 +99,15 @@ void Engine::visit(Occurrence& occurrence, int64_t visits) {
   } else {
     Sequence& s = sequences_[occurrence.source];
     *std::ranges::find(s.occurrences, occurrence.id) = kFreed;
-    while (!s.occurrences.empty() && s.occurrences.front() == kFreed) {
-      s.occurrences.pop_front();
-      ++s.first;
-    }
+    const auto live = std::ranges::find_if(s.occurrences, [](uint32_t o) { return o != kFreed; });
+    s.first += static_cast<uint32_t>(live - s.occurrences.begin());
+    s.occurrences.erase(s.occurrences.begin(), live);
   }
   free_occurrences_.push_back(occurrence.id);
 }
 
 void Engine::arrive(Occurrence& occurrence, uint32_t group, int64_t time) {
-  Arrivals& arrivals = occurrence.groups[group];
+  Arrivals& arrivals = occurrence.of(group);
   arrivals.begin = std::max(arrivals.begin, time);
   ++arrivals.arrived;
   if (is_complete(occurrence, group)) complete(occurrence, group);
@@ -130,9 +144,8 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
       traffic_.pattern_of[occurrence.work].empty()) {
     return Traffic::kPrivate;
   }
-  const uint32_t role = occurrence.is_rendezvous
-                            ? program_.rendezvous[occurrence.source].sender
-                            : static_cast<uint32_t>(occurrence.source / kStreams);
+  const uint32_t role =
+      occurrence.is_rendezvous ? program_.rendezvous[occurrence.source].sender : occurrence.role;
   return traffic_.pattern_of[occurrence.work]
                             [size_t{role} * width_ + groups_of(occurrence).lanes_of(group).front()];
 }
@@ -141,7 +154,7 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
 
 // All have arrived, the begin is known.
 void Engine::complete(Occurrence& occurrence, uint32_t group) {
-  const int64_t begin = occurrence.groups[group].begin;
+  const int64_t begin = occurrence.of(group).begin;
   if (begin > kLongestLaneTime) throw_step_too_long();
   Transfer transfer;
   transfer.occurrence = occurrence.id;
@@ -178,7 +191,7 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
   transfer.left = Wide{transfer.price} * kNominal * slow_communication_;
   if (transfer.flows) set_cap(transfer);
   transfers_[id] = std::move(transfer);
-  const int64_t begin = occurrence.groups[group].begin;
+  const int64_t begin = occurrence.of(group).begin;
   if (!coupled_) {
     push(begin + transfers_[id].latency, EventKind::move, id, transfers_[id].version);
   } else if (begin > now_) {
@@ -187,7 +200,7 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
     begin_transfer(id);
   }
   // They may mark its begin.
-  if (!occurrence.is_rendezvous) wake(occurrences_[occurrence.id].groups[group].first_waiter);
+  if (!occurrence.is_rendezvous) wake(occurrences_[occurrence.id].of(group).first_waiter);
 }
 
 // What its flow does alone.  Rounded down: it does not end before its price.
@@ -260,9 +273,9 @@ void Engine::end_transfer(uint32_t id) {
 }
 
 void Engine::end_arrivals(Occurrence& occurrence, uint32_t group, int64_t time) {
-  occurrence.groups[group].end = time;
+  occurrence.of(group).end = time;
   if (recorded_ >= 0 && occurrence.is_rendezvous) book_rendezvous(occurrence, group);
-  wake(occurrence.groups[group].first_waiter);
+  wake(occurrence.of(group).first_waiter);
   visit(occurrence, 1);
 }
 
