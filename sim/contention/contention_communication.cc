@@ -48,7 +48,17 @@ uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits,
   occurrence.id = id;
   occurrence.work = work;
   occurrence.needed = needed;
-  occurrence.left = visits + groups;  // each group's end counts too
+  // Of each lane, and each group's end counts too.
+  const Groups& all = groups_[static_cast<size_t>(graph_.works[work].axis)];
+  if (groups == all.count() && run_lanes_.empty()) {
+    occurrence.left = visits * width_ + groups;
+    return id;
+  }
+  occurrence.left = 0;
+  for (uint32_t g = first_group; g < first_group + groups; ++g) {
+    const int64_t lanes = runs_of(all.lanes_of(g));
+    occurrence.left += visits * lanes + (lanes > 0 ? 1 : 0);
+  }
   return id;
 }
 
@@ -58,8 +68,8 @@ Occurrence& Engine::occurrence_of_rendezvous(uint32_t id) {
     const RendezvousPlan& plan = program_.rendezvous[id];
     const auto work = static_cast<uint32_t>(graph_.rendezvous[id].work);
     const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
-    occurrence = new_occurrence(work, static_cast<uint32_t>(plan.posts.size()),
-                                int64_t{plan.visits} * width_, 0, groups.count());
+    occurrence = new_occurrence(work, static_cast<uint32_t>(plan.posts.size()), plan.visits, 0,
+                                groups.count());
     occurrences_[occurrence].is_rendezvous = true;
     occurrences_[occurrence].source = id;
   }
@@ -71,7 +81,7 @@ Occurrence& Engine::occurrence_of_rendezvous(uint32_t id) {
 Occurrence& Engine::occurrence_of_collective(const Block& block, const Thread& th,
                                              const ThreadInstruction& in, uint32_t group) {
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
-  const bool of_one = coupled_ && tp_scopes_[in.work] != Scope::outside;
+  const bool of_one = coupled_ && scopes_[in.work] != Scope::outside;
   const auto roles = static_cast<uint32_t>(graph_.roles.size());
   const uint32_t of_role =
       of_one ? roles + block.role * width_ + groups.lanes_of(group).front() : block.role;
@@ -81,10 +91,11 @@ Occurrence& Engine::occurrence_of_collective(const Block& block, const Thread& t
   while (s.first + s.occurrences.size() <= sequence) s.occurrences.push_back(kNone);
   uint32_t& occurrence = s.occurrences[sequence - s.first];
   if (occurrence == kNone) {
-    occurrence = of_one ? new_occurrence(in.work, 1, std::ssize(groups.lanes_of(group)), group, 1)
-                        : new_occurrence(in.work, 1, width_, 0, groups.count());
+    occurrence = of_one ? new_occurrence(in.work, 1, 1, group, 1)
+                        : new_occurrence(in.work, 1, 1, 0, groups.count());
     occurrences_[occurrence].is_rendezvous = false;
     occurrences_[occurrence].source = source;
+    occurrences_[occurrence].sequence = sequence;
     occurrences_[occurrence].role = block.role;
   }
   return occurrences_[occurrence];
@@ -154,6 +165,7 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
 
 // All have arrived, the begin is known.
 void Engine::complete(Occurrence& occurrence, uint32_t group) {
+  if (known_ != nullptr && reaches_beyond_block(occurrence)) return find_again(occurrence, group);
   const int64_t begin = occurrence.of(group).begin;
   if (begin > kLongestLaneTime) throw_step_too_long();
   Transfer transfer;
@@ -174,6 +186,33 @@ void Engine::complete(Occurrence& occurrence, uint32_t group) {
   if (transfer.flows || coupled_) return begin_decided(occurrence, group, std::move(transfer));
   end_arrivals(occurrence, group,
                priced_end(begin, occurrence.work, transfer.link_class, transfer.spans));
+}
+
+// All ranks of it that are run again have arrived: it begins and ends as it did.
+void Engine::find_again(Occurrence& occurrence, uint32_t group) {
+  Arrivals& arrivals = occurrence.of(group);
+  int64_t end = kUnknown;
+  if (occurrence.is_rendezvous) {
+    const uint32_t id = occurrence.source;
+    end = known_->ends[id][group];
+    if (!known_->begins[id].empty()) {
+      arrivals.begin = known_->begins[id][group];
+      const RendezvousRecord& last = known_->last[id][group];
+      const bool is_recorded = groups_of(occurrence).of[static_cast<size_t>(recorded_)] == group;
+      if (is_recorded) see_post(rendezvous_records_[id], last.last_role, last.last_item, last.last);
+    }
+  } else {
+    const MeetingTimes::Times& times =
+        known_->collectives[occurrence.source][occurrence.sequence][group];
+    arrivals.begin = times.begin;
+    end = times.end;
+  }
+  if (!coupled_) return end_arrivals(occurrence, group, end);
+  Transfer transfer;
+  transfer.occurrence = occurrence.id;
+  transfer.group = group;
+  transfer.known_end = end;
+  begin_decided(occurrence, group, std::move(transfer));
 }
 
 // Communication whose end is decided while it runs.
@@ -217,7 +256,9 @@ void Engine::begin_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
   const Occurrence& occurrence = occurrences_[transfer.occurrence];
   transfer.last = now_;
-  if (!transfer.flows && transfer.left == 0) return end_transfer(id);
+  const bool is_known = transfer.known_end != kUnknown;
+  if (is_known ? transfer.known_end == now_ : !transfer.flows && transfer.left == 0)
+    return end_transfer(id);
   transfer.listed = true;
   for_ranks(occurrence, transfer.group, [&](uint32_t role, uint32_t lane) {
     const uint32_t rank = role * width_ + lane;
@@ -225,6 +266,7 @@ void Engine::begin_transfer(uint32_t id) {
     transfer.busy += ranks_[rank].busy ? 1 : 0;
     mark_dirty(rank);
   });
+  if (is_known) return push(transfer.known_end, EventKind::transfer_end, id, transfer.version);
   transfer.restarted = true;
   mark_transfer_dirty(id);
   if (!transfer.flows) return;
@@ -275,8 +317,23 @@ void Engine::end_transfer(uint32_t id) {
 void Engine::end_arrivals(Occurrence& occurrence, uint32_t group, int64_t time) {
   occurrence.of(group).end = time;
   if (recorded_ >= 0 && occurrence.is_rendezvous) book_rendezvous(occurrence, group);
+  if (kept_ != nullptr && reaches_beyond_block(occurrence)) keep_end(occurrence, group);
   wake(occurrence.of(group).first_waiter);
   visit(occurrence, 1);
+}
+
+void Engine::keep_end(const Occurrence& occurrence, uint32_t group) {
+  const Arrivals& arrivals = occurrence.of(group);
+  if (occurrence.is_rendezvous) {
+    const uint32_t id = occurrence.source;
+    kept_->ends[id][group] = arrivals.end;
+    if (!kept_->begins[id].empty()) kept_->begins[id][group] = arrivals.begin;
+    return;
+  }
+  std::vector<std::vector<MeetingTimes::Times>>& of_stream = kept_->collectives[occurrence.source];
+  if (of_stream.size() <= occurrence.sequence) of_stream.resize(occurrence.sequence + 1);
+  of_stream[occurrence.sequence].resize(occurrence.groups.size());
+  of_stream[occurrence.sequence][group] = {arrivals.begin, arrivals.end};
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   if (coupled_ && in.stream == kCompute)
     ranks_[at.block.role * width_ + at.block.lane].exact = false;
   th.state = 0;
-  ++(coupled_ && tp_scopes_[in.work] != Scope::outside ? th.tp_sequence : th.sequence);
+  ++(coupled_ && scopes_[in.work] != Scope::outside ? th.tp_sequence : th.sequence);
   visit(occurrence, 1);
   return true;
 }
@@ -360,6 +360,7 @@ void Engine::settle_rank(uint32_t id) {
 void Engine::settle_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
   transfer.dirty = false;
+  if (transfer.known_end != kUnknown) return;
   const bool slowed = transfer.busy > 0;
   if (!transfer.on || (slowed == transfer.slowed && !transfer.restarted)) return;
   const Wide rate_before = transfer.slowed ? kNominal : slow_communication_;

@@ -21,6 +21,7 @@
 // All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -61,10 +62,11 @@ struct Occurrence {
   uint32_t first_group = 0;  // of `groups`
   uint32_t id = 0;           // index in Engine::occurrences_
   uint32_t work = 0;
-  uint32_t needed = 0;  // arrivals of each lane of a group
-  int64_t left = 0;     // visits to come
-  uint32_t source = 0;  // index in Engine::sequences_; or rendezvous
-  uint32_t role = 0;    // of a collective
+  uint32_t needed = 0;    // arrivals of each lane of a group
+  int64_t left = 0;       // visits to come
+  uint32_t source = 0;    // index in Engine::sequences_; or rendezvous
+  uint32_t sequence = 0;  // of a collective
+  uint32_t role = 0;      // of a collective
   bool is_rendezvous = false;
 
   Arrivals& of(uint32_t group) { return groups[group - first_group]; }
@@ -84,6 +86,7 @@ struct Transfer {
   int64_t price = 0;                      // as of the last settled moment
   std::vector<LaneSpan> spans;            // windows of its links
   FlowNetwork::Flow flow = 0;
+  int64_t known_end = kUnknown;  // from a run before
   const std::vector<LinkUse>* uses = nullptr;
   uint32_t pattern = 0;
   int64_t begin = 0;     // of its flow
@@ -195,6 +198,19 @@ struct RendezvousRecord {
   std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
 };
 
+// When all that reaches beyond a tp group began and ended, from a run of all lanes: with that any
+// tp group can be run again by itself.
+struct MeetingTimes {
+  struct Times {
+    int64_t begin = kUnknown, end = kUnknown;
+  };
+  // [rendezvous][group].  Where each lane is a group, its ranks tell the begin and who came last.
+  std::vector<std::vector<int64_t>> ends;
+  std::vector<std::vector<int64_t>> begins;
+  std::vector<std::vector<RendezvousRecord>> last;
+  std::vector<std::vector<std::vector<Times>>> collectives;  // [role and stream][sequence][group]
+};
+
 enum class EventKind : uint8_t { begin, move, price, transfer_end, compute_end, window, wake };
 
 struct Event {
@@ -213,6 +229,11 @@ class Engine {
   ContentionResult run(int64_t record = -1);
   // Every flow is added to `flows` when it ends; they outlive this.
   void note_flows(std::vector<FlowSpan>& flows) { noted_ = &flows; }
+  // When things began and ended is written to `times`, which outlives this.
+  void keep_times(MeetingTimes& times);
+  // Runs the tp group of the lane again, and nothing else, for its timeline.  `result` and `times`
+  // are of a run of all lanes, by another engine of the same arguments.
+  void run_again(int64_t record, const MeetingTimes& times, LaneResult& result);
 
  private:
   // contention.cc
@@ -221,6 +242,7 @@ class Engine {
   void prepare_slowing();
   void find_equal_ranks();
   void prepare_blocks();
+  void run_events();
   void drain();
   int64_t next_moment();
   void process(int64_t time);
@@ -308,6 +330,16 @@ class Engine {
   void book_collective(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin);
   void book_post(const Block& block, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
+  static void see_post(RendezvousRecord& record, uint32_t role, uint32_t item, int64_t time);
+  void keep_end(const Occurrence& occurrence, uint32_t group);
+  void find_again(Occurrence& occurrence, uint32_t group);
+  bool is_run(uint32_t lane) const { return run_lanes_.empty() || run_lanes_[lane]; }
+  int64_t runs_of(std::span<const uint32_t> lanes) const {
+    return std::ranges::count_if(lanes, [&](uint32_t lane) { return is_run(lane); });
+  }
+  bool reaches_beyond_block(const Occurrence& occurrence) const {
+    return occurrence.is_rendezvous || scopes_[occurrence.work] == Scope::outside;
+  }
   void book_join(const Block& block, uint32_t item, const Arrivals& group);
   void book_rendezvous(const Occurrence& occurrence, uint32_t group);
   void finish_record(LaneResult& result);
@@ -330,8 +362,9 @@ class Engine {
     return groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   }
   bool is_complete(const Occurrence& occurrence, uint32_t group) const {
+    const std::span<const uint32_t> lanes = groups_of(occurrence).lanes_of(group);
     return occurrence.of(group).arrived ==
-           occurrence.needed * groups_of(occurrence).lanes_of(group).size();
+           occurrence.needed * (run_lanes_.empty() ? std::ssize(lanes) : runs_of(lanes));
   }
   void begin_transfer(uint32_t id);
   void start_moving(uint32_t id);
@@ -395,7 +428,7 @@ class Engine {
   // By role and stream; coupled: then by role, first lane of the group and stream, of collectives
   // on links that only the group uses.
   std::vector<Sequence> sequences_;
-  std::vector<Scope> tp_scopes_;                  // coupled: by work, of collectives in passes
+  std::vector<Scope> scopes_;                     // by work, of collectives in passes
   std::optional<UndisturbedPasses> undisturbed_;  // coupled
   std::vector<bool> equal_;  // coupled, [role][lane]: in a tp group of equal ranks, none recorded
   std::vector<Transfer> transfers_;
@@ -413,6 +446,9 @@ class Engine {
   std::vector<RendezvousRecord> rendezvous_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0, passes_at_once_ = 0;
   std::vector<FlowSpan>* noted_ = nullptr;
+  MeetingTimes* kept_ = nullptr;         // to be written
+  const MeetingTimes* known_ = nullptr;  // from a run before
+  std::vector<bool> run_lanes_;          // with that: the lanes that are run again
 };
 
 }  // namespace stepcast::contention
