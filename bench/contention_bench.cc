@@ -139,7 +139,7 @@ void contended(benchmark::State& state, const Job& job, int64_t dp_lanes, bool s
 
 // Llama-3 70B, TP8 PP4 with 64 microbatches on DGX H100: links and hashed routes of the cluster.
 // The argument: GPUs.
-void llama3_70b_hashed(benchmark::State& state) {
+void hashed_routes(benchmark::State& state, const Interference& interference) {
   const int64_t dp = state.range(0) / 32;
   const std::string text =
       "name: hashed\nmodel: llama3-70b\ncluster: dgx-h100 x " + std::to_string(4 * dp) +
@@ -154,13 +154,22 @@ void llama3_70b_hashed(benchmark::State& state) {
   const Traffic traffic = traffic_of(graph, prices, s.plan.grid, s.placement, perturbed_graph(s),
                                      route_options(s.cluster.fabric, s.seed), lanes);
   ContentionResult result;
-  for ([[maybe_unused]] auto _ : state) result = run_contended(graph, prices, lanes, traffic, {});
+  for ([[maybe_unused]] auto _ : state)
+    result = run_contended(graph, prices, lanes, traffic, interference);
   state.counters["lanes_run"] = static_cast<double>(result.lanes.lanes_run);
   state.counters["flow_events"] = static_cast<double>(result.flow_events);
 }
-BENCHMARK(llama3_70b_hashed)->Arg(64)->Arg(512)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 constexpr Interference kSlowing{1.161, 1.106};
+
+void llama3_70b_hashed(benchmark::State& state) {
+  hashed_routes(state, {});
+}
+void llama3_70b_hashed_slowing(benchmark::State& state) {
+  hashed_routes(state, kSlowing);
+}
+BENCHMARK(llama3_70b_hashed)->Arg(64)->Arg(512)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3_70b_hashed_slowing)->Arg(64)->Arg(512)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void gpt3_folded(benchmark::State& state) {
   contended(state, kGpt3, 0, false, {});

@@ -410,7 +410,7 @@ std::string remark_on_links(const PricedStep& step, const std::optional<Interfer
   // In nanoseconds, on one core.
   const int64_t of_an_op = interference ? 200 : 60;
   remark += fmt::format("ranks differ by their routes, and on would take about {} s",
-                        std::max<int64_t>(1, 2 * rank_ops * of_an_op / 1'000'000'000));
+                        std::max<int64_t>(1, rank_ops * of_an_op / 1'000'000'000));
   if (scenario.cluster.fabric.adaptive) return remark;
   try {
     Scenario spread = scenario;

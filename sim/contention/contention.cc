@@ -87,42 +87,49 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   first_start_.assign(ranks, kUnknown);
   rendezvous_occurrence_.assign(graph.rendezvous.size(), kNone);
   sequences_.resize(graph.roles.size() * kStreams);
-  if (coupled_) ranks_.resize(ranks);
   choose_lockstep();
+  if (coupled_) prepare_slowing();
   prepare_blocks();
   prepare_windows();
 }
 
-// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
-void Engine::choose_lockstep() {
-  const size_t works = graph_.works.size();
-  std::vector<Scope> scopes(works, Scope::outside);
-  LaneDigit inner;
-  if (!lanes_.digits.empty()) inner = lanes_.digits.front();
-  std::vector<bool> whole(works);
-  bool any = false;
-  for (size_t w = 0; w < works && !coupled_; ++w) {
+// By work: with whom do collectives in passes communicate?
+std::vector<Scope> Engine::find_scopes() const {
+  std::vector<Scope> scopes(graph_.works.size(), Scope::outside);
+  const LaneDigit inner = lanes_.digits.empty() ? LaneDigit{} : lanes_.digits.front();
+  for (size_t w = 0; w < scopes.size(); ++w) {
     const Axis axis = graph_.works[w].axis;
     const uint32_t size = groups_[static_cast<size_t>(axis)].largest;
-    whole[w] = covers(axis, inner);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
     if (size == 1) scopes[w] = Scope::lane;
-    if (size == 1 || !whole[w] || size != static_cast<uint32_t>(inner.size)) continue;
+    if (size == 1 || !covers(axis, inner) || size != static_cast<uint32_t>(inner.size)) continue;
     scopes[w] = Scope::block;
-    any = true;
   }
-  if (any && inner.size <= 64) {
-    block_lanes_ = static_cast<uint32_t>(inner.size);
-  } else {
-    std::ranges::replace(scopes, Scope::block, Scope::outside);
-  }
+  return scopes;
+}
+
+// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
+void Engine::choose_lockstep() {
+  scopes_ = find_scopes();
+  std::vector<Scope> scopes = scopes_;
   // Compute whose end depends on other ranks is walked by itself.
-  if (!coupled_) lockstep_ = lockstep_streams(graph_, scopes);
-  program_ = compile_threads(graph_, prices_, lockstep_, merge_);
   if (coupled_) {
+    scopes.assign(scopes.size(), Scope::outside);
+    program_ = compile_threads(graph_, prices_, lockstep_, merge_);
     together_.assign(graph_.roles.size(), Lockstep::none);
   } else {
+    LaneDigit inner;
+    if (!lanes_.digits.empty()) inner = lanes_.digits.front();
+    if (std::ranges::count(scopes, Scope::block) > 0 && inner.size <= 64) {
+      block_lanes_ = static_cast<uint32_t>(inner.size);
+    } else {
+      std::ranges::replace(scopes, Scope::block, Scope::outside);
+    }
+    std::vector<bool> whole;
+    for (const Work& work : graph_.works) whole.push_back(covers(work.axis, inner));
+    lockstep_ = lockstep_streams(graph_, scopes);
+    program_ = compile_threads(graph_, prices_, lockstep_, merge_);
     together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
   }
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
@@ -136,6 +143,34 @@ void Engine::choose_lockstep() {
   closed_.known.resize(slots);
   closed_.waiters.resize(slots, kNone);
   closed_.straggler.resize(slots);
+}
+
+void Engine::prepare_slowing() {
+  ranks_.resize(graph_.roles.size() * width_);
+  sequences_.resize(graph_.roles.size() * kStreams * (1 + size_t{width_}));
+  if (!lanes_.windows.empty() || lanes_.jitter) return;
+  undisturbed_.emplace(graph_, prices_, scopes_, slow_compute_, slow_communication_, merge_);
+}
+
+// Whose tp group consists of ranks as priced, none of which is recorded.
+void Engine::find_equal_ranks() {
+  equal_.assign(ranks_.size(), true);
+  for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
+    for (uint32_t lane = 0; lane < width_; ++lane) {
+      bool as_priced = slowness_[role * width_ + lane] == kNominal && lane != recorded_;
+      for (const auto& classes : lanes_.group_class)
+        as_priced =
+            as_priced && (classes.empty() || classes[role].empty() || classes[role][lane] == 0);
+      if (as_priced) continue;
+      for (size_t w = 0; w < scopes_.size(); ++w) {
+        if (scopes_[w] == Scope::outside) continue;
+        const Groups& groups = groups_[static_cast<size_t>(graph_.works[w].axis)];
+        for (const uint32_t other : groups.lanes_of(groups.of[lane]))
+          equal_[role * width_ + other] = false;
+      }
+      equal_[role * width_ + lane] = false;
+    }
+  }
 }
 
 void Engine::prepare_blocks() {
@@ -249,12 +284,58 @@ void Engine::drain() {
 
 // --- result -------------------------------------------------------------------------------------
 
+void Engine::keep_times(MeetingTimes& times) {
+  kept_ = &times;
+  times = {};
+  times.collectives.resize(graph_.roles.size() * kStreams);
+  for (const Rendezvous& rendezvous : graph_.rendezvous) {
+    const auto work = static_cast<size_t>(rendezvous.work);
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
+    times.ends.emplace_back(groups.count(), kUnknown);
+    const size_t others = groups.largest > 1 ? groups.count() : 0;
+    times.begins.emplace_back(others, kUnknown);
+    times.last.emplace_back(others);
+  }
+}
+
+// The ranks that communicate with the recorded one on links of their own are run with it.
+void Engine::run_again(int64_t record, const MeetingTimes& times, LaneResult& result) {
+  recorded_ = record;
+  known_ = &times;
+  prepare_record();
+  if (undisturbed_) find_equal_ranks();
+  const auto lane = static_cast<uint32_t>(record);
+  run_lanes_.assign(width_, false);
+  const uint32_t first = lane - lane % block_lanes_;
+  std::fill_n(run_lanes_.begin() + first, block_lanes_, true);
+  for (size_t w = 0; w < scopes_.size(); ++w) {
+    if (scopes_[w] == Scope::outside) continue;
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[w].axis)];
+    for (const uint32_t other : groups.lanes_of(groups.of[lane])) run_lanes_[other] = true;
+  }
+  for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) {
+    const Thread& th = threads_[id];
+    if (th.list != kPasses && is_run(blocks_[th.block].lane)) ready_.push_back(id);
+  }
+  run_events();
+  finish_record(result);
+}
+
 ContentionResult Engine::run(int64_t record) {
   recorded_ = record;
   if (recorded_ >= 0) prepare_record();
+  if (undisturbed_) find_equal_ranks();
   for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) {
     if (threads_[id].list != kPasses) ready_.push_back(id);  // that one waits for its lanes
   }
+  run_events();
+  throw_deadlock();
+  ContentionResult out = result();
+  if (recorded_ >= 0) finish_record(out.lanes);
+  return out;
+}
+
+void Engine::run_events() {
   for (;;) {
     drain();
     settle();
@@ -262,10 +343,6 @@ ContentionResult Engine::run(int64_t record) {
     if (next == INT64_MAX) break;
     process(next);
   }
-  throw_deadlock();
-  ContentionResult out = result();
-  if (recorded_ >= 0) finish_record(out.lanes);
-  return out;
 }
 
 // If a thread is not at its end: all that wait at a join, one for each role.
@@ -327,6 +404,7 @@ ContentionResult Engine::result() const {
   }
   out.shared_ops = shared_ops_;
   out.flow_events = flow_events_;
+  out.passes_at_once = passes_at_once_;
   return out;
 }
 
@@ -401,6 +479,8 @@ bool Engine::run_post(Block& block, Thread& th, uint32_t item) {
     if (recorded_ >= 0 && group == groups.of[static_cast<size_t>(recorded_)]) {
       book_post(block, item, id, block.lane + l, time);
     }
+    if (kept_ != nullptr && groups.largest > 1)
+      see_post(kept_->last[id][group], block.role, item, time);
     arrive(occurrence, group, time);
   }
   visit(occurrence, th.lanes);
@@ -412,12 +492,12 @@ bool Engine::run_join(Block& block, Thread& th, uint32_t item) {
   Occurrence& occurrence = occurrence_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
   const Groups& groups = groups_of(occurrence);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    Arrivals& arrivals = occurrence.of(groups.of[block.lane + l]);
     if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   }
   const auto stream = static_cast<size_t>(it.stream);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    const Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    const Arrivals& arrivals = occurrence.of(groups.of[block.lane + l]);
     if (block.lane + l == recorded_) book_join(block, item, arrivals);
     int64_t& time = block.time[stream * block_lanes_ + l];
     if (arrivals.end < time) continue;
@@ -436,7 +516,7 @@ bool Engine::run_host_join(Block& block, Thread& th, uint32_t item) {
   Occurrence& occurrence = occurrence_of_rendezvous(
       static_cast<uint32_t>(graph_.roles[block.role].items[item].rendezvous));
   const Groups& groups = groups_of(occurrence);
-  Arrivals& arrivals = occurrence.groups[groups.of[block.lane + th.lane]];
+  Arrivals& arrivals = occurrence.of(groups.of[block.lane + th.lane]);
   if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   const int64_t host = block.host[segment * block_lanes_ + th.lane] + role.launched[item];
   block.host[(segment + 1) * block_lanes_ + th.lane] = std::max(host, arrivals.end);
@@ -603,9 +683,13 @@ void Engine::book_post(const Block& block, uint32_t item, uint32_t id, uint32_t 
                        int64_t time) {
   RendezvousRecord& record = rendezvous_records_[id];
   if (lane == recorded_) record.own.emplace_back(block.role, time);
-  if (time < record.last || (time == record.last && block.role >= record.last_role)) return;
+  see_post(record, block.role, item, time);
+}
+
+void Engine::see_post(RendezvousRecord& record, uint32_t role, uint32_t item, int64_t time) {
+  if (time < record.last || (time == record.last && role >= record.last_role)) return;
   record.last = time;
-  record.last_role = block.role;
+  record.last_role = role;
   record.last_item = item;
 }
 
@@ -623,7 +707,7 @@ void Engine::book_join(const Block& block, uint32_t item, const Arrivals& group)
 void Engine::book_rendezvous(const Occurrence& occurrence, uint32_t group) {
   const Groups& groups = groups_of(occurrence);
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
-  const Arrivals& arrivals = occurrence.groups[group];
+  const Arrivals& arrivals = occurrence.of(group);
   const RendezvousRecord& record = rendezvous_records_[occurrence.source];
   const int64_t alone_end = priced_end(arrivals.begin, occurrence.work, class_of(occurrence, group),
                                        link_spans(occurrence, group));
@@ -689,17 +773,26 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
   constexpr int kMostGuesses = 8;
   contention::TrafficFolder folder(graph, lanes, traffic);
   std::optional<contention::FoldedTraffic> folded;
-  int64_t rank_ops = 0;  // run so far
+  contention::MeetingTimes times;  // of the last run, where the lane to record is not known
+  int64_t rank_ops = 0;            // run so far
+  const auto make_engine = [&] {
+    return contention::Engine(graph, prices, folded ? folded->lanes.lanes : lanes,
+                              folded ? folded->traffic : traffic, interference, options,
+                              folded ? &folded->lanes : nullptr,
+                              folded ? folded->groups : contention::groups_of_axes(lanes));
+  };
+  const auto as_run = [&](int64_t lane) {
+    return folded && lane >= 0 ? folded->lanes.of[static_cast<size_t>(lane)] : lane;
+  };
   const auto run = [&](int64_t lane, std::vector<contention::FlowSpan>* flows) {
-    const LaneSet& run_lanes = folded ? folded->lanes.lanes : lanes;
-    const int64_t of_run = ops_of_a_lane(graph) * run_lanes.lanes();
+    const int64_t of_run =
+        ops_of_a_lane(graph) * (folded ? folded->lanes.lanes.lanes() : lanes.lanes());
     rank_ops += of_run;
     if (rank_ops > options.most_rank_ops) throw TooManyRankOps(of_run);
-    contention::Engine engine(graph, prices, run_lanes, folded ? folded->traffic : traffic,
-                              interference, options, folded ? &folded->lanes : nullptr,
-                              folded ? folded->groups : contention::groups_of_axes(lanes));
+    contention::Engine engine = make_engine();
     if (flows != nullptr) engine.note_flows(*flows);
-    return engine.run(folded && lane >= 0 ? folded->lanes.of[static_cast<size_t>(lane)] : lane);
+    if (options.record && lane < 0) engine.keep_times(times);
+    return engine.run(as_run(lane));
   };
   // The lane to record, as far as it is known before the end.
   const auto known_lane = [&]() -> int64_t {
@@ -724,7 +817,8 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
     folded = folder.fold();
     result = run(known_lane(), nullptr);
   }
-  if (options.record && known_lane() < 0) result = run(result->lanes.last_lane, nullptr);
+  if (options.record && known_lane() < 0)
+    make_engine().run_again(as_run(result->lanes.last_lane), times, result->lanes);
   return *std::move(result);
 }
 
@@ -755,16 +849,26 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
                                        options.merge, options.record);
   }
   const LaneSet& run_lanes = folded ? folded->lanes : lanes;
-  const auto run = [&](int64_t lane) {
-    contention::Engine engine(graph, prices, run_lanes, traffic, interference, options,
+  const auto make_engine = [&] {
+    return contention::Engine(graph, prices, run_lanes, traffic, interference, options,
                               folded ? &*folded : nullptr, contention::groups_of_axes(run_lanes));
-    return engine.run(folded && lane >= 0 ? folded->of[static_cast<size_t>(lane)] : lane);
+  };
+  const auto as_run = [&](int64_t lane) {
+    return folded && lane >= 0 ? folded->of[static_cast<size_t>(lane)] : lane;
   };
   int64_t lane = options.lane;
-  if (!options.record) return run(-1);
+  if (!options.record) return make_engine().run(-1);
   if (lane < 0 && folded && folded->lanes.lanes() == 1) lane = 0;
-  if (lane < 0) lane = run(-1).lanes.last_lane;  // known at the end
-  return run(lane);
+  if (lane >= 0) return make_engine().run(as_run(lane));
+  contention::MeetingTimes times;  // the lane is known at the end
+  ContentionResult result;
+  {
+    contention::Engine engine = make_engine();
+    engine.keep_times(times);
+    result = engine.run(-1);
+  }
+  make_engine().run_again(as_run(result.lanes.last_lane), times, result.lanes);
+  return result;
 }
 
 }  // namespace stepcast

@@ -33,7 +33,8 @@
 namespace stepcast::contention {
 // --- occurrences of collectives and rendezvous ---------------------------------------------------
 
-uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) {
+uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits,
+                                uint32_t first_group, uint32_t groups) {
   uint32_t id = static_cast<uint32_t>(occurrences_.size());
   if (free_occurrences_.empty()) {
     occurrences_.emplace_back();
@@ -41,13 +42,23 @@ uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) 
     id = free_occurrences_.back();
     free_occurrences_.pop_back();
   }
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
   Occurrence& occurrence = occurrences_[id];
-  occurrence.groups.assign(groups.count(), Arrivals{});
+  occurrence.groups.assign(groups, Arrivals{});
+  occurrence.first_group = first_group;
   occurrence.id = id;
   occurrence.work = work;
   occurrence.needed = needed;
-  occurrence.left = visits * width_ + groups.count();  // each group's end counts too
+  // Of each lane, and each group's end counts too.
+  const Groups& all = groups_[static_cast<size_t>(graph_.works[work].axis)];
+  if (groups == all.count() && run_lanes_.empty()) {
+    occurrence.left = visits * width_ + groups;
+    return id;
+  }
+  occurrence.left = 0;
+  for (uint32_t g = first_group; g < first_group + groups; ++g) {
+    const int64_t lanes = runs_of(all.lanes_of(g));
+    occurrence.left += visits * lanes + (lanes > 0 ? 1 : 0);
+  }
   return id;
 }
 
@@ -55,22 +66,37 @@ Occurrence& Engine::occurrence_of_rendezvous(uint32_t id) {
   uint32_t& occurrence = rendezvous_occurrence_[id];
   if (occurrence == kNone) {
     const RendezvousPlan& plan = program_.rendezvous[id];
-    occurrence = new_occurrence(static_cast<uint32_t>(graph_.rendezvous[id].work),
-                                static_cast<uint32_t>(plan.posts.size()), plan.visits);
+    const auto work = static_cast<uint32_t>(graph_.rendezvous[id].work);
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
+    occurrence = new_occurrence(work, static_cast<uint32_t>(plan.posts.size()), plan.visits, 0,
+                                groups.count());
     occurrences_[occurrence].is_rendezvous = true;
     occurrences_[occurrence].source = id;
   }
   return occurrences_[occurrence];
 }
 
-Occurrence& Engine::occurrence_of_collective(uint32_t source, uint32_t sequence, uint32_t work) {
+// The next one of the thread.  A tp group under interference counts its own, for it may leave out
+// some that others do not.
+Occurrence& Engine::occurrence_of_collective(const Block& block, const Thread& th,
+                                             const ThreadInstruction& in, uint32_t group) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
+  const bool of_one = coupled_ && scopes_[in.work] != Scope::outside;
+  const auto roles = static_cast<uint32_t>(graph_.roles.size());
+  const uint32_t of_role =
+      of_one ? roles + block.role * width_ + groups.lanes_of(group).front() : block.role;
+  const uint32_t source = of_role * kStreams + in.stream;
   Sequence& s = sequences_[source];
+  const uint32_t sequence = of_one ? th.tp_sequence : th.sequence;
   while (s.first + s.occurrences.size() <= sequence) s.occurrences.push_back(kNone);
   uint32_t& occurrence = s.occurrences[sequence - s.first];
   if (occurrence == kNone) {
-    occurrence = new_occurrence(work, 1, 1);
+    occurrence = of_one ? new_occurrence(in.work, 1, 1, group, 1)
+                        : new_occurrence(in.work, 1, 1, 0, groups.count());
     occurrences_[occurrence].is_rendezvous = false;
     occurrences_[occurrence].source = source;
+    occurrences_[occurrence].sequence = sequence;
+    occurrences_[occurrence].role = block.role;
   }
   return occurrences_[occurrence];
 }
@@ -84,16 +110,15 @@ void Engine::visit(Occurrence& occurrence, int64_t visits) {
   } else {
     Sequence& s = sequences_[occurrence.source];
     *std::ranges::find(s.occurrences, occurrence.id) = kFreed;
-    while (!s.occurrences.empty() && s.occurrences.front() == kFreed) {
-      s.occurrences.pop_front();
-      ++s.first;
-    }
+    const auto live = std::ranges::find_if(s.occurrences, [](uint32_t o) { return o != kFreed; });
+    s.first += static_cast<uint32_t>(live - s.occurrences.begin());
+    s.occurrences.erase(s.occurrences.begin(), live);
   }
   free_occurrences_.push_back(occurrence.id);
 }
 
 void Engine::arrive(Occurrence& occurrence, uint32_t group, int64_t time) {
-  Arrivals& arrivals = occurrence.groups[group];
+  Arrivals& arrivals = occurrence.of(group);
   arrivals.begin = std::max(arrivals.begin, time);
   ++arrivals.arrived;
   if (is_complete(occurrence, group)) complete(occurrence, group);
@@ -130,9 +155,8 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
       traffic_.pattern_of[occurrence.work].empty()) {
     return Traffic::kPrivate;
   }
-  const uint32_t role = occurrence.is_rendezvous
-                            ? program_.rendezvous[occurrence.source].sender
-                            : static_cast<uint32_t>(occurrence.source / kStreams);
+  const uint32_t role =
+      occurrence.is_rendezvous ? program_.rendezvous[occurrence.source].sender : occurrence.role;
   return traffic_.pattern_of[occurrence.work]
                             [size_t{role} * width_ + groups_of(occurrence).lanes_of(group).front()];
 }
@@ -141,7 +165,8 @@ uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const 
 
 // All have arrived, the begin is known.
 void Engine::complete(Occurrence& occurrence, uint32_t group) {
-  const int64_t begin = occurrence.groups[group].begin;
+  if (known_ != nullptr && reaches_beyond_block(occurrence)) return find_again(occurrence, group);
+  const int64_t begin = occurrence.of(group).begin;
   if (begin > kLongestLaneTime) throw_step_too_long();
   Transfer transfer;
   transfer.occurrence = occurrence.id;
@@ -163,6 +188,33 @@ void Engine::complete(Occurrence& occurrence, uint32_t group) {
                priced_end(begin, occurrence.work, transfer.link_class, transfer.spans));
 }
 
+// All ranks of it that are run again have arrived: it begins and ends as it did.
+void Engine::find_again(Occurrence& occurrence, uint32_t group) {
+  Arrivals& arrivals = occurrence.of(group);
+  int64_t end = kUnknown;
+  if (occurrence.is_rendezvous) {
+    const uint32_t id = occurrence.source;
+    end = known_->ends[id][group];
+    if (!known_->begins[id].empty()) {
+      arrivals.begin = known_->begins[id][group];
+      const RendezvousRecord& last = known_->last[id][group];
+      const bool is_recorded = groups_of(occurrence).of[static_cast<size_t>(recorded_)] == group;
+      if (is_recorded) see_post(rendezvous_records_[id], last.last_role, last.last_item, last.last);
+    }
+  } else {
+    const MeetingTimes::Times& times =
+        known_->collectives[occurrence.source][occurrence.sequence][group];
+    arrivals.begin = times.begin;
+    end = times.end;
+  }
+  if (!coupled_) return end_arrivals(occurrence, group, end);
+  Transfer transfer;
+  transfer.occurrence = occurrence.id;
+  transfer.group = group;
+  transfer.known_end = end;
+  begin_decided(occurrence, group, std::move(transfer));
+}
+
 // Communication whose end is decided while it runs.
 void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer) {
   for_ranks(occurrence, group, [&](uint32_t, uint32_t lane) { shared_ops_ += stands_for_[lane]; });
@@ -178,7 +230,7 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
   transfer.left = Wide{transfer.price} * kNominal * slow_communication_;
   if (transfer.flows) set_cap(transfer);
   transfers_[id] = std::move(transfer);
-  const int64_t begin = occurrence.groups[group].begin;
+  const int64_t begin = occurrence.of(group).begin;
   if (!coupled_) {
     push(begin + transfers_[id].latency, EventKind::move, id, transfers_[id].version);
   } else if (begin > now_) {
@@ -187,7 +239,7 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
     begin_transfer(id);
   }
   // They may mark its begin.
-  if (!occurrence.is_rendezvous) wake(occurrences_[occurrence.id].groups[group].first_waiter);
+  if (!occurrence.is_rendezvous) wake(occurrences_[occurrence.id].of(group).first_waiter);
 }
 
 // What its flow does alone.  Rounded down: it does not end before its price.
@@ -204,7 +256,9 @@ void Engine::begin_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
   const Occurrence& occurrence = occurrences_[transfer.occurrence];
   transfer.last = now_;
-  if (!transfer.flows && transfer.left == 0) return end_transfer(id);
+  const bool is_known = transfer.known_end != kUnknown;
+  if (is_known ? transfer.known_end == now_ : !transfer.flows && transfer.left == 0)
+    return end_transfer(id);
   transfer.listed = true;
   for_ranks(occurrence, transfer.group, [&](uint32_t role, uint32_t lane) {
     const uint32_t rank = role * width_ + lane;
@@ -212,6 +266,7 @@ void Engine::begin_transfer(uint32_t id) {
     transfer.busy += ranks_[rank].busy ? 1 : 0;
     mark_dirty(rank);
   });
+  if (is_known) return push(transfer.known_end, EventKind::transfer_end, id, transfer.version);
   transfer.restarted = true;
   mark_transfer_dirty(id);
   if (!transfer.flows) return;
@@ -260,10 +315,25 @@ void Engine::end_transfer(uint32_t id) {
 }
 
 void Engine::end_arrivals(Occurrence& occurrence, uint32_t group, int64_t time) {
-  occurrence.groups[group].end = time;
+  occurrence.of(group).end = time;
   if (recorded_ >= 0 && occurrence.is_rendezvous) book_rendezvous(occurrence, group);
-  wake(occurrence.groups[group].first_waiter);
+  if (kept_ != nullptr && reaches_beyond_block(occurrence)) keep_end(occurrence, group);
+  wake(occurrence.of(group).first_waiter);
   visit(occurrence, 1);
+}
+
+void Engine::keep_end(const Occurrence& occurrence, uint32_t group) {
+  const Arrivals& arrivals = occurrence.of(group);
+  if (occurrence.is_rendezvous) {
+    const uint32_t id = occurrence.source;
+    kept_->ends[id][group] = arrivals.end;
+    if (!kept_->begins[id].empty()) kept_->begins[id][group] = arrivals.begin;
+    return;
+  }
+  std::vector<std::vector<MeetingTimes::Times>>& of_stream = kept_->collectives[occurrence.source];
+  if (of_stream.size() <= occurrence.sequence) of_stream.resize(occurrence.sequence + 1);
+  of_stream[occurrence.sequence].resize(occurrence.groups.size());
+  of_stream[occurrence.sequence][group] = {arrivals.begin, arrivals.end};
 }
 
 // -------------------------------------------------------------------------------------------------

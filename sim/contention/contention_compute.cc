@@ -37,15 +37,26 @@ LivePass& Engine::enter(Block& block, uint32_t item, const PassThreads& pass) {
   }
   LivePass& live = place != nullptr ? *place : block.passes.emplace_back();
   live.item = item;
+  live.rest = nullptr;
   live.threads = 0;
   for (uint32_t i = block.first_thread; i < block.end_thread; ++i) {
     if (!pass.code[threads_[i].code].empty()) ++live.threads;
   }
-  live.slots.resize(size_t{pass.slots} * block_lanes_);
-  live.known.assign(pass.slots, 0);
-  live.waiters.assign(pass.slots, kNone);
-  if (recorded_ >= 0) live.straggler.assign(pass.slots, {});
+  live.known.clear();
+  live.waiters.clear();
+  live.straggler.clear();
   return live;
+}
+
+// Slots of a pass are made when an instruction first names them: of most passes whose ranks meet
+// few are.
+void Engine::make_slots(LivePass& live, const ThreadInstruction& in) const {
+  const auto needed = static_cast<size_t>(std::max(in.start_slot, in.end_slot) + 1);
+  if (needed <= live.known.size()) return;
+  if (live.slots.size() < needed * block_lanes_) live.slots.resize(needed * block_lanes_);
+  live.known.resize(needed, 0);
+  live.waiters.resize(needed, kNone);
+  if (recorded_ >= 0) live.straggler.resize(needed);
 }
 
 // Its memory is used again.
@@ -72,21 +83,25 @@ bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
   if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
-  const PassThreads& pass =
-      program_.passes[static_cast<size_t>(graph_.roles[block.role].items[item].pass)];
+  const PassId id = graph_.roles[block.role].items[item].pass;
+  const PassThreads& pass = program_.passes[static_cast<size_t>(id)];
   const std::vector<ThreadInstruction>& code = pass.code[th.code];
   const bool alone = th.code == kLockstep && pass.closed;
-  const Place at{block,
-                 th,
-                 pass,
-                 alone ? closed_ : enter(block, item, pass),
-                 &block.host[segment * block_lanes_],
-                 role.launched[item],
-                 role.instances[item],
-                 records(block, th)};
-  for (; th.pc < code.size(); ++th.pc) {
+  const Place at{
+      block,
+      th,
+      pass,
+      id,
+      alone ? closed_ : enter(block, item, pass),
+      &block.host[segment * block_lanes_],
+      role.launched[item],
+      role.instances[item],
+      records(block, th),
+      undisturbed_ && undisturbed_->is_undisturbed(block.role, item) && has_equal_ranks(block)};
+  for (; th.pc < code.size() && at.live.rest == nullptr; ++th.pc) {
     if (!run_instruction(at, code[th.pc])) return false;
   }
+  if (at.live.rest != nullptr) end_as_met(at);
   for (size_t s = 0; s < kStreams; ++s) {
     if (s != th.code && (th.code != kLockstep || !lockstep_[s])) continue;
     for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
@@ -104,6 +119,7 @@ bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
 
 bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
+  make_slots(at.live, in);
   const size_t stream = in.stream;
   switch (in.code) {
     case ThreadCode::watch:
@@ -129,6 +145,8 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
     case ThreadCode::compute:
       if (!coupled_) {
         run_chain(at, in);
+      } else if (precedes_meeting(at, in)) {
+        run_undisturbed_chain(at, in);
       } else if (!run_slowed_chain(at, in)) {
         return false;
       }
@@ -261,14 +279,14 @@ void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
 // One lane at a collective with lanes of other blocks, or on links that other ranks use.
 bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
-  const auto source = static_cast<uint32_t>(at.block.role * kStreams + in.stream);
-  Occurrence& occurrence = occurrence_of_collective(source, th.sequence, in.work);
   const uint32_t group =
       groups_[static_cast<size_t>(graph_.works[in.work].axis)].of[at.block.lane + th.lane];
-  Arrivals& arrivals = occurrence.groups[group];
+  Occurrence& occurrence = occurrence_of_collective(at.block, th, in, group);
+  Arrivals& arrivals = occurrence.of(group);
   int64_t& time = at.block.time[in.stream * block_lanes_ + th.lane];
   const int64_t launched = at.host[th.lane] + at.launched + at.pass.ops[in.first].launched;
   if (th.state == 0) {
+    if (meets(at, in, occurrence, group, std::max(time, launched))) return true;
     th.state = 1;
     arrive(occurrence, group, std::max(time, launched));
   }
@@ -286,7 +304,7 @@ bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   if (coupled_ && in.stream == kCompute)
     ranks_[at.block.role * width_ + at.block.lane].exact = false;
   th.state = 0;
-  ++th.sequence;
+  ++(coupled_ && scopes_[in.work] != Scope::outside ? th.tp_sequence : th.sequence);
   visit(occurrence, 1);
   return true;
 }
@@ -342,6 +360,7 @@ void Engine::settle_rank(uint32_t id) {
 void Engine::settle_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
   transfer.dirty = false;
+  if (transfer.known_end != kUnknown) return;
   const bool slowed = transfer.busy > 0;
   if (!transfer.on || (slowed == transfer.slowed && !transfer.restarted)) return;
   const Wide rate_before = transfer.slowed ? kNominal : slow_communication_;
@@ -360,6 +379,137 @@ void Engine::settle_transfer(uint32_t id) {
   push(now_ + static_cast<int64_t>((transfer.left + rate - 1) / rate), EventKind::transfer_end, id,
        ++transfer.version);
   push_next_window(id, now_);
+}
+
+// --- passes that nothing disturbs ---------------------------------------------------------------
+
+// As priced, all ranks of its tp group; and none is recorded, for that takes every op.
+bool Engine::has_equal_ranks(const Block& block) const {
+  return equal_[block.role * width_ + block.lane];
+}
+
+// Is it compute before the ranks of the tp group meet?
+bool Engine::precedes_meeting(const Place& at, const ThreadInstruction& in) const {
+  return at.undisturbed && at.pass.ops[in.first].index < undisturbed_->meeting(at.id).op;
+}
+
+// Compute that is beside nothing.  What it takes is whole, so a fraction that the stream has from
+// before stays as it is until an op starts for another reason than that its predecessor has ended.
+void Engine::run_undisturbed_chain(const Place& at, const ThreadInstruction& in) {
+  const uint32_t id = at.block.role * width_ + at.block.lane;
+  Rank& rank = ranks_[id];
+  int64_t& time = at.block.time[kCompute * block_lanes_ + at.th.lane];
+  advance_progress(rank);
+  const auto progress_at = [&](int64_t moment) {
+    return rank.progress + Wide{moment - now_} * slow_compute_;
+  };
+  Wide over = rank.exact ? progress_at(time) - rank.exact_end : 0;
+  for (uint32_t i = in.first; i < in.first + in.count; ++i) {
+    const ThreadOp& op = at.pass.ops[i];
+    const int64_t launched = at.host[0] + at.launched + op.launched;
+    if (launched >= time) over = 0;
+    time = std::max(time, launched);
+    book_start(at, 0, time);
+    if (i == in.first && in.start_slot >= 0)
+      at.live.slots[static_cast<size_t>(in.start_slot)] = time;
+    time += op.ps * kNominal;
+    if (time > kLongestLaneTime) throw_step_too_long();
+  }
+  rank.exact = true;
+  rank.exact_end = progress_at(time) - over;
+  if (in.start_slot >= 0) mark(at, kCompute, static_cast<size_t>(in.start_slot));
+}
+
+// The rank would be at the collective at `time`.  If it is the last one of an undisturbed pass to
+// come to the meeting, all of them end the pass as one by itself would from that moment on.
+bool Engine::meets(const Place& at, const ThreadInstruction& in, const Occurrence& occurrence,
+                   uint32_t group, int64_t time) {
+  if (!at.undisturbed || at.pass.ops[in.first].index != undisturbed_->meeting(at.id).op)
+    return false;
+  const Arrivals& arrivals = occurrence.of(group);
+  const std::span<const uint32_t> lanes = groups_of(occurrence).lanes_of(group);
+  if (arrivals.arrived + 1 < lanes.size()) return false;
+  const int64_t begin = std::max(arrivals.begin, time);
+  const uint32_t item = program_.roles[at.block.role].items[at.th.list][at.th.at];
+  const uint32_t segment = program_.roles[at.block.role].segment[item];
+  const bool compute_waits = undisturbed_->meeting(at.id).compute_waits;
+  int64_t host = kUnknown, over = -1;
+  for (const uint32_t lane : lanes) {
+    Block& block = blocks_[at.block.role * width_ + lane];
+    Rank& rank = ranks_[at.block.role * width_ + lane];
+    host = std::max(host, block.host[segment]);
+    if (!waits_for_meeting(block, item, in)) return false;
+    const int64_t ended = block.time[kCompute];
+    if (compute_waits ? ended > begin : ended != begin || begin <= now_ || !rank.exact)
+      return false;
+    if (compute_waits) continue;
+    advance_progress(rank);
+    const Wide more = rank.progress + Wide{begin - now_} * slow_compute_ - rank.exact_end;
+    if (lane != lanes.front() && more != over) return false;
+    over = static_cast<int64_t>(more);
+  }
+  const LonePassEnd* const rest =
+      undisturbed_->after_meeting(at.id, host + at.launched - begin, over);
+  if (rest == nullptr) return false;
+  ++passes_at_once_;
+  for (const uint32_t lane : lanes) {
+    Block& block = blocks_[at.block.role * width_ + lane];
+    LivePass& live = *std::ranges::find(block.passes, item, &LivePass::item);
+    live.rest = rest;
+    live.met = begin;
+    shared_ops_ += rest->collectives * stands_for_[lane];
+    make_slots(live, in);
+    if (compute_waits && in.end_slot >= 0) wake(live.waiters[static_cast<size_t>(in.end_slot)]);
+    if (!undisturbed_->meeting(at.id).on_two_streams) {
+      for (uint32_t& waiters : live.waiters) wake(waiters);
+    }
+  }
+  const uint32_t id = occurrence.id;
+  wake(occurrences_[id].of(group).first_waiter);
+  visit(occurrences_[id], std::ssize(lanes) + 1);
+  return true;
+}
+
+// Has compute of the rank stopped in the pass, where it waits for the end of that collective, or
+// before the op that goes on beside it; or come past the pass, if it has no more of it?
+bool Engine::waits_for_meeting(const Block& block, uint32_t item,
+                               const ThreadInstruction& meeting) const {
+  const PassId id = graph_.roles[block.role].items[item].pass;
+  const std::vector<ThreadInstruction>& code =
+      program_.passes[static_cast<size_t>(id)].code[kCompute];
+  for (uint32_t i = block.first_thread; i < block.end_thread; ++i) {
+    const Thread& th = threads_[i];
+    if (th.code != kCompute) continue;
+    const std::vector<uint32_t>& items = program_.roles[block.role].items[th.list];
+    if (!undisturbed_->meeting(id).uses[kCompute])
+      return th.at == items.size() || items[th.at] >= item;
+    if (th.at == items.size() || items[th.at] != item || th.pc == code.size()) return false;
+    const ThreadInstruction& next = code[th.pc];
+    if (!undisturbed_->meeting(id).compute_waits)
+      return next.code == ThreadCode::compute && th.state == 0 && th.ops == 0;
+    return next.code == ThreadCode::watch && next.end_slot == meeting.end_slot;
+  }
+  return false;
+}
+
+// The thread leaves the pass, whose ranks have met.
+void Engine::end_as_met(const Place& at) {
+  Thread& th = at.th;
+  const LonePassEnd& rest = *at.live.rest;
+  const PassMeeting& meeting = undisturbed_->meeting(at.id);
+  const size_t stream = th.code;
+  int64_t& time = at.block.time[stream * block_lanes_ + th.lane];
+  if (meeting.uses[stream]) time = at.live.met + rest.time[stream];
+  if (stream == kCompute && meeting.uses[stream]) {
+    Rank& rank = ranks_[at.block.role * width_ + at.block.lane];
+    advance_progress(rank);
+    rank.exact = rest.over >= 0;
+    rank.exact_end = rank.progress + Wide{time - now_} * slow_compute_ - rest.over;
+    if (rest.first_start != kUnknown) book_start(at, 0, at.live.met + rest.first_start);
+  }
+  if (meeting.stream == stream) ++th.tp_sequence;
+  th.state = 0;
+  th.ops = 0;
 }
 
 // --- chains of compute --------------------------------------------------------------------------

@@ -15,11 +15,13 @@
 //   contention_compute.cc        passes instruction by instruction; compute that is slowed
 //   contention_communication.cc  collectives and transfers from arrival to end; windows
 //   folded_traffic.*             which ranks that share links are equal
+//   undisturbed_passes.*         which passes of equal ranks follow from where they begin
 //   equal_ranks.*                an engine of its own for equal ranks that only interfere
 //
 // All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -31,6 +33,7 @@
 #include "sim/contention/contention_program.h"
 #include "sim/contention/flow_network.h"
 #include "sim/contention/folded_traffic.h"
+#include "sim/contention/undisturbed_passes.h"
 #include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
 
@@ -51,16 +54,23 @@ struct Arrivals {
   uint32_t first_waiter = kNone;  // threads that sleep until its end, linked by Thread::next_waiter
 };
 
-// One occurrence of a collective of a role, or of a rendezvous, for all groups of lanes.  It lives
-// from the first arrival until all lanes have left.
+// One occurrence of a collective of a role, or of a rendezvous, for all groups of lanes; of a
+// collective of tp groups under interference, for one.  It lives from the first arrival until all
+// lanes have left.
 struct Occurrence {
   std::vector<Arrivals> groups;
-  uint32_t id = 0;  // index in Engine::occurrences_
+  uint32_t first_group = 0;  // of `groups`
+  uint32_t id = 0;           // index in Engine::occurrences_
   uint32_t work = 0;
-  uint32_t needed = 0;  // arrivals of each lane of a group
-  int64_t left = 0;     // visits to come
-  uint32_t source = 0;  // role * kStreams + stream; or rendezvous
+  uint32_t needed = 0;    // arrivals of each lane of a group
+  int64_t left = 0;       // visits to come
+  uint32_t source = 0;    // index in Engine::sequences_; or rendezvous
+  uint32_t sequence = 0;  // of a collective
+  uint32_t role = 0;      // of a collective
   bool is_rendezvous = false;
+
+  Arrivals& of(uint32_t group) { return groups[group - first_group]; }
+  const Arrivals& of(uint32_t group) const { return groups[group - first_group]; }
 };
 
 // Communication whose end is not known from its beginning.
@@ -76,6 +86,7 @@ struct Transfer {
   int64_t price = 0;                      // as of the last settled moment
   std::vector<LaneSpan> spans;            // windows of its links
   FlowNetwork::Flow flow = 0;
+  int64_t known_end = kUnknown;  // from a run before
   const std::vector<LinkUse>* uses = nullptr;
   uint32_t pattern = 0;
   int64_t begin = 0;     // of its flow
@@ -92,7 +103,8 @@ struct Thread {
   uint32_t at = 0;               // in RoleThreads::items
   uint32_t pc = 0;               // program counter, in the code of the pass
   uint32_t ops = 0;              // of the chain at pc that are done
-  uint32_t sequence = 0;         // collectives with other blocks, or on shared links, so far
+  uint32_t sequence = 0;         // collectives with other blocks, or on shared links, so far ...
+  uint32_t tp_sequence = 0;      // ... and under interference those of its tp group by itself
   uint8_t code = 0;  // a stream, kHost or kLockstep; kPasses: those are run by another thread
   uint8_t list = 0;  // of items
   // Collective: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended; pass that the block
@@ -106,6 +118,9 @@ struct Thread {
 // An execution of a pass that some thread of the block is in.
 struct LivePass {
   uint32_t item = 0;
+  // How it goes on from the moment at which its ranks have met; null: op by op.
+  const LonePassEnd* rest = nullptr;
+  int64_t met = 0;
   uint32_t threads = 0;                  // that have not left it
   std::vector<int64_t> slots;            // [slot][lane]
   std::vector<uint64_t> known;           // by slot, a bit a lane
@@ -163,11 +178,13 @@ struct Place {
   Block& block;
   Thread& th;
   const PassThreads& pass;
+  PassId id;
   LivePass& live;
   const int64_t* host;      // by lane: at the begin of the segment ...
   int64_t launched;         // ... and since, before the pass
   uint64_t first_instance;  // number of its first op in the role
   bool recorded;            // the recorded lane is among its lanes
+  bool undisturbed;         // and its ranks are equal (undisturbed_passes.h)
 };
 
 // What the recorded lane has to remember of a role, and of a rendezvous.
@@ -179,6 +196,19 @@ struct RendezvousRecord {
   uint32_t last_role = kNone, last_item = 0;
   int64_t last = kUnknown;
   std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
+};
+
+// When all that reaches beyond a tp group began and ended, from a run of all lanes: with that any
+// tp group can be run again by itself.
+struct MeetingTimes {
+  struct Times {
+    int64_t begin = kUnknown, end = kUnknown;
+  };
+  // [rendezvous][group].  Where each lane is a group, its ranks tell the begin and who came last.
+  std::vector<std::vector<int64_t>> ends;
+  std::vector<std::vector<int64_t>> begins;
+  std::vector<std::vector<RendezvousRecord>> last;
+  std::vector<std::vector<std::vector<Times>>> collectives;  // [role and stream][sequence][group]
 };
 
 enum class EventKind : uint8_t { begin, move, price, transfer_end, compute_end, window, wake };
@@ -199,11 +229,20 @@ class Engine {
   ContentionResult run(int64_t record = -1);
   // Every flow is added to `flows` when it ends; they outlive this.
   void note_flows(std::vector<FlowSpan>& flows) { noted_ = &flows; }
+  // When things began and ended is written to `times`, which outlives this.
+  void keep_times(MeetingTimes& times);
+  // Runs the tp group of the lane again, and nothing else, for its timeline.  `result` and `times`
+  // are of a run of all lanes, by another engine of the same arguments.
+  void run_again(int64_t record, const MeetingTimes& times, LaneResult& result);
 
  private:
   // contention.cc
+  std::vector<Scope> find_scopes() const;
   void choose_lockstep();
+  void prepare_slowing();
+  void find_equal_ranks();
   void prepare_blocks();
+  void run_events();
   void drain();
   int64_t next_moment();
   void process(int64_t time);
@@ -222,6 +261,13 @@ class Engine {
   void mark_transfer_dirty(uint32_t transfer);
   void end_compute(uint32_t rank);
   bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
+  bool has_equal_ranks(const Block& block) const;
+  bool precedes_meeting(const Place& at, const ThreadInstruction& in) const;
+  void run_undisturbed_chain(const Place& at, const ThreadInstruction& in);
+  bool meets(const Place& at, const ThreadInstruction& in, const Occurrence& occurrence,
+             uint32_t group, int64_t time);
+  bool waits_for_meeting(const Block& block, uint32_t item, const ThreadInstruction& meeting) const;
+  void end_as_met(const Place& at);
   void start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin);
   void run_until(const Place& at, Wide target);
   void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
@@ -261,6 +307,7 @@ class Engine {
   bool meet_at_pass(Block& block, Thread& th, uint32_t item);
   LivePass& enter(Block& block, uint32_t item, const PassThreads& pass);
   static void leave(LivePass& live);
+  void make_slots(LivePass& live, const ThreadInstruction& in) const;
   bool run_instruction(const Place& at, const ThreadInstruction& in);
   void run_chain(const Place& at, const ThreadInstruction& in);
   int64_t run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane);
@@ -283,14 +330,26 @@ class Engine {
   void book_collective(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin);
   void book_post(const Block& block, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
+  static void see_post(RendezvousRecord& record, uint32_t role, uint32_t item, int64_t time);
+  void keep_end(const Occurrence& occurrence, uint32_t group);
+  void find_again(Occurrence& occurrence, uint32_t group);
+  bool is_run(uint32_t lane) const { return run_lanes_.empty() || run_lanes_[lane]; }
+  int64_t runs_of(std::span<const uint32_t> lanes) const {
+    return std::ranges::count_if(lanes, [&](uint32_t lane) { return is_run(lane); });
+  }
+  bool reaches_beyond_block(const Occurrence& occurrence) const {
+    return occurrence.is_rendezvous || scopes_[occurrence.work] == Scope::outside;
+  }
   void book_join(const Block& block, uint32_t item, const Arrivals& group);
   void book_rendezvous(const Occurrence& occurrence, uint32_t group);
   void finish_record(LaneResult& result);
 
   // contention_communication.cc
   Occurrence& occurrence_of_rendezvous(uint32_t id);
-  Occurrence& occurrence_of_collective(uint32_t source, uint32_t sequence, uint32_t work);
-  uint32_t new_occurrence(uint32_t work, uint32_t needed, int64_t left);
+  Occurrence& occurrence_of_collective(const Block& block, const Thread& th,
+                                       const ThreadInstruction& in, uint32_t group);
+  uint32_t new_occurrence(uint32_t work, uint32_t needed, int64_t left, uint32_t first_group,
+                          uint32_t groups);
   void visit(Occurrence& occurrence, int64_t visits);
   void arrive(Occurrence& occurrence, uint32_t group, int64_t time);
   void complete(Occurrence& occurrence, uint32_t group);
@@ -303,8 +362,9 @@ class Engine {
     return groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   }
   bool is_complete(const Occurrence& occurrence, uint32_t group) const {
-    return occurrence.groups[group].arrived ==
-           occurrence.needed * groups_of(occurrence).lanes_of(group).size();
+    const std::span<const uint32_t> lanes = groups_of(occurrence).lanes_of(group);
+    return occurrence.of(group).arrived ==
+           occurrence.needed * (run_lanes_.empty() ? std::ssize(lanes) : runs_of(lanes));
   }
   void begin_transfer(uint32_t id);
   void start_moving(uint32_t id);
@@ -326,7 +386,7 @@ class Engine {
     const auto of_role = [&](uint32_t role) {
       for (const uint32_t lane : lanes) f(role, lane);
     };
-    if (!occurrence.is_rendezvous) return of_role(occurrence.source / kStreams);
+    if (!occurrence.is_rendezvous) return of_role(occurrence.role);
     for (const uint32_t role : program_.rendezvous[occurrence.source].parties) of_role(role);
   }
 
@@ -362,10 +422,15 @@ class Engine {
   std::vector<uint32_t> free_occurrences_;
   std::vector<uint32_t> rendezvous_occurrence_;
   struct Sequence {
-    std::deque<uint32_t> occurrences;
+    std::vector<uint32_t> occurrences;
     uint32_t first = 0;  // the sequence number of occurrences.front()
   };
-  std::vector<Sequence> sequences_;  // by role and stream
+  // By role and stream; coupled: then by role, first lane of the group and stream, of collectives
+  // on links that only the group uses.
+  std::vector<Sequence> sequences_;
+  std::vector<Scope> scopes_;                     // by work, of collectives in passes
+  std::optional<UndisturbedPasses> undisturbed_;  // coupled
+  std::vector<bool> equal_;  // coupled, [role][lane]: in a tp group of equal ranks, none recorded
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
 
@@ -379,8 +444,11 @@ class Engine {
   std::optional<LaneRecorder> record_;
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;
-  int64_t shared_ops_ = 0, flow_events_ = 0;
+  int64_t shared_ops_ = 0, flow_events_ = 0, passes_at_once_ = 0;
   std::vector<FlowSpan>* noted_ = nullptr;
+  MeetingTimes* kept_ = nullptr;         // to be written
+  const MeetingTimes* known_ = nullptr;  // from a run before
+  std::vector<bool> run_lanes_;          // with that: the lanes that are run again
 };
 
 }  // namespace stepcast::contention

@@ -314,8 +314,44 @@ std::string compare_folded(const ContendedCase& c) {
   return text;
 }
 
+// What is told of the lane that ends last, if it is known beforehand and if not.
+std::string compare_known_lane(const ContendedCase& c, bool fold) {
+  const auto run = [&](int64_t lane) {
+    return run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                         {.fold = fold, .record = true, .lane = lane});
+  };
+  const LaneResult got = run(-1).lanes, want = run(got.last_lane).lanes;
+  const Program program = compile(c.base.graph, c.base.prices);
+  std::string text;
+  if (make_account(program, got.timeline).by_role != make_account(program, want.timeline).by_role)
+    text += "account\n";
+  for (size_t i = 0; i < want.timeline.rendezvous.size(); ++i) {
+    const RendezvousTime &a = got.timeline.rendezvous[i], &b = want.timeline.rendezvous[i];
+    if (a.begin != b.begin || a.end != b.end || a.last_role != b.last_role ||
+        a.last_item != b.last_item || a.contended != b.contended)
+      text += "rendezvous " + std::to_string(i) + "\n";
+  }
+  if (got.timeline.makespan != want.timeline.makespan) text += "makespan\n";
+  return text;
+}
+
 uint64_t cases() {
   return testing::random_cases(2000);
+}
+
+// What is told of the step where one lane is recorded, of which every op is run, and where none is.
+std::string compare_recorded(const ContendedCase& c) {
+  const auto run = [&](bool record) {
+    return run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                         {.fold = false, .record = record});
+  };
+  const ContentionResult want = run(true), got = run(false);
+  std::string text;
+  if (got.lanes.end != want.lanes.end) text += "ends\n";
+  if (got.lanes.span != want.lanes.span) text += "span\n";
+  if (got.shared_ops != want.shared_ops) text += "shared_ops\n";
+  if (got.flow_events != want.flow_events) text += "flow_events\n";
+  return text;
 }
 
 class RandomContention : public ::testing::TestWithParam<Sharing> {};
@@ -328,6 +364,7 @@ TEST_P(RandomContention, TakesTheSameTimeInTheEngineAndInTheOracle) {
     if (seed % 4 > 0) continue;
     ASSERT_EQ(compare(c, {.merge = false}), "") << "unmerged, seed " << seed;
     ASSERT_EQ(compare(c, {.fold = false}), "") << "unfolded, seed " << seed;
+    ASSERT_EQ(compare_known_lane(c, seed % 8 > 0), "") << "recorded, seed " << seed;
   }
 }
 
@@ -363,7 +400,121 @@ TEST(ContentionOfStagesInTheMiddle, TakesTheSameTimeInTheEngineAndInTheOracle) {
     ASSERT_EQ(compare(c, {.fold = false}), "") << "seed " << seed;
     ASSERT_EQ(compare(c, {}), "") << "folded, seed " << seed;
     ASSERT_EQ(compare_folded(c), "") << "recorded, seed " << seed;
+    ASSERT_EQ(compare_known_lane(c, false), "") << "of a known lane, seed " << seed;
   }
+}
+
+// Stages of tp groups that slow their own compute: passes that begin with compute or with a
+// collective, beside which compute goes on or which it waits for, that leave a collective to the
+// items after them or to the next pass, with gradients of dp beside some; one after the other or
+// with transfers between.
+class SlowingPipeline {
+ public:
+  explicit SlowingPipeline(oracle::Draws& draws) : draws_(draws), g_(draws.between(0, 12)) {}
+
+  OpGraph draw(Prices& prices) {
+    for (int i = 0; i < 4; ++i) passes_.push_back(draw_pass(i == 3));
+    for (uint32_t r = 0; r < 2; ++r) g_.graph.roles[g_.role()].pipeline_rank = r;
+    const uint32_t microbatches = draws_.between(2, 6);
+    for (uint32_t m = 0; m < microbatches; ++m) {
+      add_pass(0);
+      if (draws_.chance(30)) add_pass(0);
+      const RendezvousId id = g_.rendezvous(draws_.chance(80) ? 2 : 1, duration());
+      const WorkId sent = g_.graph.rendezvous[static_cast<size_t>(id)].work;
+      g_.graph.works[static_cast<size_t>(sent)].to = 1;
+      const bool waits_at_once = draws_.chance(85);
+      for (uint32_t r = 0; r < 2; ++r) {
+        if (r == 0 || g_.graph.rendezvous[static_cast<size_t>(id)].parties == 2) g_.post(r, id);
+        if (!waits_at_once) add_pass(r);
+        g_.join(r, id);
+        if (draws_.chance(50)) g_.sync(r, Stream::compute);
+      }
+      add_pass(1);
+    }
+    prices = g_.prices;
+    return g_.graph;
+  }
+
+ private:
+  int64_t duration() { return draws_.between(draws_.chance(10) ? 0 : 1, 30); }
+
+  PassId draw_pass(bool gradients) {
+    std::vector<HandOp> ops;
+    std::vector<Wait> waits;
+    const auto at = [&] { return static_cast<uint32_t>(ops.size()); };
+    for (uint32_t i = draws_.below(3); i > 0; --i) ops.push_back({duration()});
+    for (uint32_t i = draws_.between(0, 3); i > 0; --i) {
+      if (at() > 0 && draws_.chance(90)) waits.push_back({.op = at(), .on = at() - 1});
+      ops.push_back({duration(), draws_.chance(90) ? Stream::tp : Stream::cp});
+      const uint32_t collective = at() - 1;
+      if (draws_.chance(30)) ops.push_back({duration()});
+      if (draws_.chance(85)) waits.push_back({.op = at(), .on = collective});
+      if (draws_.chance(90) || !waits.empty()) ops.push_back({duration()});
+      if (draws_.chance(30)) ops.push_back({duration()});
+      if (!gradients || draws_.chance(50)) continue;
+      if (draws_.chance(80)) waits.push_back({.op = at(), .on = at() - 1});
+      ops.push_back({duration(), Stream::dp});
+    }
+    if (draws_.chance(30)) {
+      if (at() > 0) waits.push_back({.op = at(), .on = at() - 1});
+      ops.push_back({duration(), Stream::tp});
+    }
+    if (ops.empty()) ops.push_back({duration()});
+    return g_.pass(ops, waits);
+  }
+
+  // With events around it, as gradients and what it leaves on the stream of tp have.
+  void add_pass(uint32_t role) {
+    if (draws_.chance(50)) {
+      g_.record(role, event_, Stream::compute);
+      g_.wait(role, event_++, draws_.chance(80) ? Stream::tp : Stream::dp);
+    }
+    g_.run(role, passes_[draws_.below(static_cast<uint32_t>(passes_.size()))]);
+    if (!draws_.chance(60)) return;
+    g_.record(role, event_, draws_.chance(80) ? Stream::tp : Stream::dp);
+    g_.wait(role, event_++, Stream::compute);
+  }
+
+  oracle::Draws& draws_;
+  HandGraph g_;
+  std::vector<PassId> passes_;
+  uint32_t event_ = 0;
+};
+
+ContendedCase draw_slowing_pipeline(uint64_t seed) {
+  ContendedCase c;
+  oracle::Draws draws(seed + 44);
+  c.base.graph = SlowingPipeline(draws).draw(c.base.prices);
+  c.lanes.digits = {{Axis::tp, draws.between(1, 4)}, {Axis::dp, draws.between(1, 2)}};
+  if (draws.chance(20)) {
+    c.lanes.slowness.assign(c.base.graph.roles.size(),
+                            std::vector<Slowness>(static_cast<size_t>(c.lanes.lanes()), kNominal));
+    c.lanes.slowness.front().back() = 5000;
+  }
+  draw_traffic(draws, c);
+  for (size_t w = 0; w < c.base.graph.works.size(); ++w) {
+    const Axis axis = c.base.graph.works[w].axis;
+    if (axis == Axis::tp || axis == Axis::cp) c.traffic.pattern_of[w].clear();
+  }
+  c.interference = {pick(draws, {1.161, 1.5, 1.007}), pick(draws, {1.0, 1.106, 1.481})};
+  return c;
+}
+
+TEST(ContentionOfUndisturbedPasses, TakesTheSameTimeInTheEngineAndInTheOracle) {
+  int64_t at_once = 0;
+  for (uint64_t seed = 0; seed < cases(); ++seed) {
+    const ContendedCase c = draw_slowing_pipeline(seed);
+    ASSERT_EQ(compare(c, {.fold = false}), "") << "seed " << seed;
+    ASSERT_EQ(compare(c, {}), "") << "folded, seed " << seed;
+    at_once += run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference)
+                   .passes_at_once;
+    if (seed % 4 > 0) continue;
+    ASSERT_EQ(compare(c, {.fold = false, .merge = false}), "") << "unmerged, seed " << seed;
+    ASSERT_EQ(compare_folded(c), "") << "folded and recorded, seed " << seed;
+    ASSERT_EQ(compare_recorded(c), "") << "recorded, seed " << seed;
+    ASSERT_EQ(compare_known_lane(c, seed % 8 > 0), "") << "of a known lane, seed " << seed;
+  }
+  EXPECT_GT(at_once, static_cast<int64_t>(cases()));
 }
 
 TEST(ContentionOfStagesInTheMiddle, RunsOnlyTheirPassesInLockstep) {
