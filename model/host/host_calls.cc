@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -181,7 +179,10 @@ constexpr int kRouterForward = 24 + 5, kRouterCopies = 3, kRouterBackward = 8;
 
 class Launches {
  public:
-  Launches(OpGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+  Launches(OpGraph& graph, const Plan& plan)
+      : graph_(graph), plan_(plan), first_of_work_(graph.works.size(), kNone) {
+    launches_.reserve(graph.works.size());
+  }
 
   void assign() {
     for (Pass& pass : graph_.passes) {
@@ -248,20 +249,30 @@ class Launches {
     }
   }
 
+  static constexpr uint32_t kNone = UINT32_MAX;
+
   struct LaunchOfOp {
+    Op op;
     Launch launch;
     std::optional<LaunchId> id;  // once an op has it
+    uint32_t next = kNone;       // of the same work
   };
 
   // Of the op by itself, wherever it stands.  A layer's ops are the next one's, and asked for once.
   LaunchOfOp& launch_of_op(const Op& op) {
-    const auto [at, is_new] =
-        launches_.try_emplace({op.work, op.stream, op.phase, op.role, op.layer >= 0});
+    const auto is_same = [&](const Op& o) {
+      return o.stream == op.stream && o.phase == op.phase && o.role == op.role &&
+             (o.layer >= 0) == (op.layer >= 0);
+    };
+    uint32_t& first = first_of_work_[static_cast<size_t>(op.work)];
+    for (uint32_t at = first; at != kNone; at = launches_[at].next)
+      if (is_same(launches_[at].op)) return launches_[at];
+    LaunchOfOp& fresh = launches_.emplace_back(LaunchOfOp{op, {}, {}, first});
+    first = static_cast<uint32_t>(launches_.size() - 1);
     // Nobody launches a wait for experts.
-    if (is_new && work_of(op).kind != WorkKind::expert_wait)
-      at->second.launch =
-          is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
-    return at->second;
+    if (work_of(op).kind != WorkKind::expert_wait)
+      fresh.launch = is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
+    return fresh;
   }
 
   Launch of_communication(const Op& op) const {
@@ -448,8 +459,10 @@ class Launches {
 
   OpGraph& graph_;
   const Plan& plan_;
-  // By all that of_communication() and of_compute() read of an op; `true`: in a layer.
-  std::map<std::tuple<WorkId, Stream, Phase, OpRole, bool>, LaunchOfOp> launches_;
+  // One for each that of_communication() and of_compute() tell apart: by work, stream, phase, role,
+  // and whether it is in a layer.
+  std::vector<LaunchOfOp> launches_;
+  std::vector<uint32_t> first_of_work_;  // in launches_
 };
 
 }  // namespace

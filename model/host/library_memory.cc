@@ -18,10 +18,15 @@ bool by_engine(const Plan& plan, const Work& w, OpRole role) {
 
 struct Products {
   bool torch = false, engine = false, grouped = false;
-  std::vector<std::pair<int64_t, int64_t>> shapes;  // of weights with fused gradients; a handful
+  std::vector<std::pair<int64_t, int64_t>> shapes;  // of weights with placeholders; a handful
 };
 
+bool has_placeholders(const Plan& plan) {
+  return plan.kernels.gradient_placeholders && plan.kernels.modules == Modules::transformer_engine;
+}
+
 Products products_of(const OpGraph& graph, const Plan& plan, const std::vector<PassId>& passes) {
+  const bool placeholders = has_placeholders(plan);
   Products found;
   for (const PassId id : passes) {
     for (const Op& op : graph.passes[static_cast<size_t>(id)].ops) {
@@ -32,6 +37,7 @@ Products products_of(const OpGraph& graph, const Plan& plan, const std::vector<P
       found.torch = found.torch || !engine;
       found.engine = found.engine || engine;
       found.grouped = found.grouped || (grouped && engine);
+      if (!placeholders) continue;
       const std::pair shape{w.m, w.n};
       if (w.accumulate && w.layout == GemmLayout::nt &&
           std::ranges::find(found.shapes, shape) == found.shapes.end())
@@ -51,7 +57,6 @@ Bytes library_memory(const OpGraph& graph, const Plan& plan, const std::vector<P
   if (found.torch) bytes += k.blas_workspace * threads;
   if (found.engine) bytes += k.engine_workspace;
   if (found.grouped) bytes += k.engine_workspace * kGroupedStreams;
-  if (!k.gradient_placeholders || k.modules != Modules::transformer_engine) return bytes;
   for (const auto& [m, n] : found.shapes)
     bytes += Bytes{m * n} * static_cast<int64_t>(bytes_per_element(plan.precision.params));
   return bytes;

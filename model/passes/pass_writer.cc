@@ -8,25 +8,106 @@
 
 namespace stepcast {
 
+namespace {
+
+// What is empty, in the memory of what is not.
+template <class T>
+std::vector<T> emptied(std::vector<T>& list) {
+  list.clear();
+  return std::move(list);
+}
+
+size_t bytes_of(const Pass& pass) {
+  return sizeof(Pass) + pass.ops.capacity() * sizeof(Op) + pass.waits.all().size() * sizeof(Wait) +
+         pass.memory.capacity() * sizeof(MemoryEvent);
+}
+
+}  // namespace
+
+// Passes and roles come back in the order in which they were taken, so that each finds the room
+// that one like it had.
+void GraphMemory::take(OpGraph graph) {
+  constexpr size_t kMostBytes = size_t{32} << 20U;
+  size_t bytes = 0;
+  passes_.clear();
+  items_.clear();
+  for (auto pass = graph.passes.rbegin(); pass != graph.passes.rend(); ++pass) {
+    bytes += bytes_of(*pass);
+    if (bytes <= kMostBytes) passes_.push_back(std::move(*pass));
+  }
+  for (auto role = graph.roles.rbegin(); role != graph.roles.rend(); ++role) {
+    bytes += role->items.capacity() * sizeof(Item);
+    if (bytes <= kMostBytes) items_.push_back(std::move(role->items));
+  }
+  graph_ = {};
+  if (graph.rendezvous.capacity() * sizeof(Rendezvous) <= kMostBytes)
+    graph_.rendezvous = emptied(graph.rendezvous);
+  graph_.works = emptied(graph.works);
+  graph_.passes = emptied(graph.passes);
+  graph_.roles = emptied(graph.roles);
+  graph_.tensor_tables = emptied(graph.tensor_tables);
+}
+
+OpGraph GraphMemory::graph() {
+  return std::exchange(graph_, {});
+}
+
+Pass GraphMemory::pass() {
+  if (passes_.empty()) return {};
+  Pass pass = std::move(passes_.back());
+  passes_.pop_back();
+  pass.name.clear();
+  pass.tensors = pass.second_tensors = {};
+  pass.ops.clear();
+  pass.waits.assign(0, pass.waits.release());
+  pass.memory.clear();
+  return pass;
+}
+
+std::vector<Item> GraphMemory::items() {
+  if (items_.empty()) return {};
+  std::vector<Item> items = emptied(items_.back());
+  items_.pop_back();
+  return items;
+}
+
+namespace {
+
+// The number of x in a list, which is appended if it is new; `order`: of the list.
+template <class T, class X>
+uint32_t number_of(std::vector<T>& list, std::vector<uint32_t>& order, const X& x) {
+  const auto at = std::lower_bound(order.begin(), order.end(), x,
+                                   [&](uint32_t i, const X& y) { return list[i] < y; });
+  if (at != order.end() && list[*at] == x) return *at;
+  const auto number = static_cast<uint32_t>(list.size());
+  order.insert(at, number);
+  list.emplace_back(x);
+  return number;
+}
+
+}  // namespace
+
 WorkId GraphBuilder::work(const Work& w) {
-  const auto [it, fresh] = works_.try_emplace(w, static_cast<WorkId>(graph_.works.size()));
-  if (fresh) graph_.works.push_back(w);
-  return it->second;
+  return static_cast<WorkId>(number_of(graph_.works, works_, w));
 }
 
-LabelId GraphBuilder::label(const std::string& text) {
-  const auto [it, fresh] = labels_.try_emplace(text, static_cast<LabelId>(graph_.labels.size()));
-  if (fresh) graph_.labels.push_back(text);
-  return it->second;
+LabelId GraphBuilder::label(std::string_view text) {
+  return static_cast<LabelId>(
+      number_of(graph_.labels, labels_, options_.texts ? text : std::string_view()));
 }
 
-PassWriter::PassWriter(GraphBuilder& builder, std::string name, TensorTableId tensors)
-    : builder_(builder) {
-  pass_.name = std::move(name);
+Pass GraphBuilder::pass(std::string_view name) {
+  Pass pass = options_.memory != nullptr ? options_.memory->pass() : Pass();
+  if (options_.texts) pass.name = name;
+  return pass;
+}
+
+PassWriter::PassWriter(GraphBuilder& builder, std::string_view name, TensorTableId tensors)
+    : builder_(builder), pass_(builder.pass(name)), waits_(pass_.waits.release()) {
   pass_.tensors = tensors;
 }
 
-uint32_t PassWriter::append(const std::string& label, const Work& work, Stream stream) {
+uint32_t PassWriter::append(std::string_view label, const Work& work, Stream stream) {
   Op op;
   op.work = builder_.work(work);
   op.stream = stream;
@@ -37,7 +118,7 @@ uint32_t PassWriter::append(const std::string& label, const Work& work, Stream s
   return static_cast<uint32_t>(pass_.ops.size() - 1);
 }
 
-uint32_t PassWriter::compute(const std::string& label, const Work& work, OpRole role) {
+uint32_t PassWriter::compute(std::string_view label, const Work& work, OpRole role) {
   const uint32_t op = append(label, work, Stream::compute);
   pass_.ops.back().role = role;
   for (uint32_t on : pending_) waits_.push_back({.op = op, .on = on});
@@ -46,7 +127,7 @@ uint32_t PassWriter::compute(const std::string& label, const Work& work, OpRole 
   return op;
 }
 
-uint32_t PassWriter::communicate(Stream stream, const std::string& label, const Work& work) {
+uint32_t PassWriter::communicate(Stream stream, std::string_view label, const Work& work) {
   const uint32_t op = append(label, work, stream);
   // What compute would wait for next is also an input of this op.
   for (uint32_t on : pending_) waits_.push_back({.op = op, .on = on});
@@ -54,7 +135,7 @@ uint32_t PassWriter::communicate(Stream stream, const std::string& label, const 
   return op;
 }
 
-TensorIndex PassWriter::allocate(const std::string& label, Bytes bytes, MemoryCategory category) {
+TensorIndex PassWriter::allocate(std::string_view label, Bytes bytes, MemoryCategory category) {
   if (bytes.value == 0) return kNoTensor;
   STEPCAST_CHECK(bytes.value > 0, "a tensor has a size");
   auto& table = builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)];
@@ -66,7 +147,7 @@ TensorIndex PassWriter::allocate(const std::string& label, Bytes bytes, MemoryCa
   return tensor;
 }
 
-TensorIndex PassWriter::allocate_apart(const std::string& label, Bytes bytes,
+TensorIndex PassWriter::allocate_apart(std::string_view label, Bytes bytes,
                                        MemoryCategory category) {
   TensorIndex* const reused = std::exchange(reused_, nullptr);
   const TensorIndex tensor = allocate(label, bytes, category);
@@ -113,11 +194,12 @@ std::vector<TensorIndex> PassWriter::activations_since(size_t begin) const {
 }
 
 PassId PassWriter::finish() {
-  std::stable_sort(pass_.memory.begin(), pass_.memory.end(),
-                   [](const MemoryEvent& a, const MemoryEvent& b) {
-                     return a.op != b.op ? a.op < b.op : a.allocate && !b.allocate;
-                   });
-  pass_.waits = WaitGraph(static_cast<uint32_t>(pass_.ops.size()), std::move(waits_));
+  const auto is_before = [](const MemoryEvent& a, const MemoryEvent& b) {
+    return a.op != b.op ? a.op < b.op : a.allocate && !b.allocate;
+  };
+  if (!std::ranges::is_sorted(pass_.memory, is_before))  // to sort takes memory
+    std::stable_sort(pass_.memory.begin(), pass_.memory.end(), is_before);
+  pass_.waits.assign(static_cast<uint32_t>(pass_.ops.size()), std::move(waits_));
   OpGraph& graph = builder_.graph();
   graph.passes.push_back(std::move(pass_));
   return static_cast<PassId>(graph.passes.size() - 1);

@@ -2,27 +2,57 @@
 // Writes passes into an OpGraph, each op by op, in launch order, with what it allocates and frees.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
 
+// The memory of a graph that nobody needs any more, for the next one: that of all its lists, which
+// are empty.
+class GraphMemory {
+ public:
+  // Takes the place of what was taken before, up to 32 MiB.
+  void take(OpGraph graph);
+
+  // A graph of nothing, its passes and the lists of its roles.
+  OpGraph graph();
+  Pass pass();
+  std::vector<Item> items();
+
+ private:
+  OpGraph graph_;
+  std::vector<Pass> passes_;
+  std::vector<std::vector<Item>> items_;
+};
+
+// What a graph is written for.
+struct GraphOptions {
+  bool texts = true;  // false: nobody reads it, so that all labels and names of passes are empty
+  GraphMemory* memory = nullptr;  // null: none
+};
+
 // Interns works and labels while an OpGraph is built: equal works get equal ids.  Keeps a reference
 // to the graph, and reads nothing that is in it before.
 class GraphBuilder {
  public:
-  explicit GraphBuilder(OpGraph& graph) : graph_(graph) {}
+  explicit GraphBuilder(OpGraph& graph, const GraphOptions& options = {})
+      : graph_(graph), options_(options) {}
   WorkId work(const Work& w);
-  LabelId label(const std::string& text);
+  LabelId label(std::string_view text);
+  // Without ops, and none of the graph's yet.
+  Pass pass(std::string_view name);
   OpGraph& graph() { return graph_; }
+  bool has_texts() const { return options_.texts; }
 
  private:
   OpGraph& graph_;
-  std::map<Work, WorkId> works_;
-  std::map<std::string, LabelId> labels_;
+  GraphOptions options_;
+  std::vector<uint32_t> works_, labels_;  // of the graph, in their order
 };
 
 // The tensors of a stage while its passes are written.  A forward pass leaves some alive; the
@@ -32,7 +62,7 @@ constexpr TensorIndex kNoTensor = UINT32_MAX;
 
 class PassWriter {
  public:
-  PassWriter(GraphBuilder& builder, std::string name, TensorTableId tensors);
+  PassWriter(GraphBuilder& builder, std::string_view name, TensorTableId tensors);
 
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
@@ -40,10 +70,10 @@ class PassWriter {
 
   // Appends an op to the compute stream; it waits for what was given to `join` since the last one.
   // `role`: see Op.
-  uint32_t compute(const std::string& label, const Work& work, OpRole role = OpRole::ordinary);
+  uint32_t compute(std::string_view label, const Work& work, OpRole role = OpRole::ordinary);
   // Appends a communication to `stream`.  As NCCL under PyTorch does, it waits for all compute
   // launched so far.
-  uint32_t communicate(Stream stream, const std::string& label, const Work& work);
+  uint32_t communicate(Stream stream, std::string_view label, const Work& work);
   // The next op on the compute stream waits for `op`.
   void join(uint32_t op) { pending_.push_back(op); }
   // `op` waits for `on`, an op before it.
@@ -51,9 +81,9 @@ class PassWriter {
 
   // The op appended last (the first one, if there is none yet) allocates a new tensor; none for 0
   // bytes.
-  TensorIndex allocate(const std::string& label, Bytes bytes, MemoryCategory category);
+  TensorIndex allocate(std::string_view label, Bytes bytes, MemoryCategory category);
   // ... one that the first version of this pass does not have (reuse_tensors).
-  TensorIndex allocate_apart(const std::string& label, Bytes bytes, MemoryCategory category);
+  TensorIndex allocate_apart(std::string_view label, Bytes bytes, MemoryCategory category);
   // ... one that another pass of the same microbatch has freed.
   void allocate_again(TensorIndex tensor);
   // See Tensor.
@@ -78,7 +108,7 @@ class PassWriter {
   PassId finish();
 
  private:
-  uint32_t append(const std::string& label, const Work& work, Stream stream);
+  uint32_t append(std::string_view label, const Work& work, Stream stream);
 
   GraphBuilder& builder_;
   Pass pass_;

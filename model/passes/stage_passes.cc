@@ -805,8 +805,7 @@ PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward, int
                  "a pair of passes that exist");
   Side first{.pass = graph.passes[static_cast<size_t>(forward)]};
   Side second{.pass = graph.passes[static_cast<size_t>(backward)], .second = true};
-  Pass merged;
-  merged.name = first.pass.name + " | " + second.pass.name;
+  Pass merged = builder.pass(first.pass.name + " | " + second.pass.name);
   merged.tensors = first.pass.tensors;
   merged.second_tensors = second.pass.tensors;
   merged.ops.reserve(first.pass.ops.size() + second.pass.ops.size());

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "scenarios/forecast/anomaly.h"
+#include "scenarios/forecast/make_schedule.h"
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
@@ -314,12 +315,14 @@ Comparison compare_scenarios(std::span<const ComparedScenario> given,
   std::vector<Case> cases;
   std::vector<Case> asked = cases_of(given, options, refuse, baseline_name);
   int64_t done = 0;
+  MadeLists lists;
   for (Case& c : asked) {
     if (options.progress) options.progress(done++, std::ssize(asked));
     try {
       ForecastOptions forecast_options;
       forecast_options.what_if = false;
       forecast_options.trace = options.record;
+      forecast_options.lists = &lists;
       const ScenarioDocument document = document_of(c);
       Scenario scenario = document.resolve();
       Result result = forecast(scenario, forecast_options);

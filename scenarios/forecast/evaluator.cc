@@ -123,33 +123,23 @@ void Evaluator::begin(const Scenario& scenario) {
 std::optional<StepOutcome> Evaluator::step(const Scenario& scenario) {
   begin(scenario);
   std::optional<PricedStep> priced = price_if_possible(
-      lower_step(scenario, scenario.schedule, &passes_, &lists_), table_, &prices_);
+      lower_step(scenario, scenario.schedule, &passes_, {.texts = false, .memory = &memory_}),
+      table_, &prices_);
   if (!priced) return {};
   std::optional<StepOutcome> outcome = evaluate(*priced, Time::max(), &lone_passes_);
-  take_lists(priced->graph);
+  memory_.take(std::move(priced->graph));
   return outcome;
-}
-
-void Evaluator::take_lists(OpGraph& graph) {
-  constexpr size_t kMostItems = (size_t{32} << 20U) / sizeof(Item);
-  size_t kept = 0;
-  for (const std::vector<Item>& list : lists_) kept += list.capacity();
-  for (RoleOps& role : graph.roles) {
-    kept += role.items.capacity();
-    if (kept > kMostItems) return;
-    lists_.push_back(std::move(role.items));
-  }
 }
 
 Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time most) {
   begin(scenario);
   Trial trial;
-  LoweredStep lowered = lower_step(scenario, scenario.schedule, &passes_, &lists_);
-  for (const RoleMemory& role : trace_memory(lowered.graph))
-    trial.peak = std::max(trial.peak, role.peak);
+  LoweredStep lowered =
+      lower_step(scenario, scenario.schedule, &passes_, {.texts = false, .memory = &memory_});
+  trial.peak = std::ranges::max(peak_memory(lowered.graph));
   if (trial.peak > room) {
     trial.outcome = Trial::Outcome::too_large;
-    take_lists(lowered.graph);
+    memory_.take(std::move(lowered.graph));
     return trial;
   }
   std::optional<PricedStep> priced = price_if_possible(std::move(lowered), table_, &prices_);
@@ -165,7 +155,7 @@ Evaluator::Trial Evaluator::attempt(const Scenario& scenario, Bytes room, Time m
     trial.reserved = memory_of(scenario, priced->graph).reserved;
     trial.outcome = trial.reserved > room ? Trial::Outcome::too_large : Trial::Outcome::fits;
   }
-  take_lists(priced->graph);
+  memory_.take(std::move(priced->graph));
   return trial;
 }
 

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "calibrate/price/price_graph.h"
+#include "model/passes/pass_writer.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
@@ -65,8 +66,6 @@ class Evaluator {
   struct KnownPlan;
 
   void begin(const Scenario& scenario);
-  // Keeps the memory of the lists of a step that is no longer needed, up to 32 MiB.
-  void take_lists(OpGraph& graph);
   const KnownPlan* known_plan(const Scenario& scenario);
 
   // What all that is kept is of.
@@ -80,7 +79,7 @@ class Evaluator {
   StagePassCache passes_;
   PriceCache prices_;
   LonePassCache lone_passes_;
-  ItemLists lists_;
+  GraphMemory memory_;
   std::deque<KnownPlan> plans_;  // the last ones
 };
 

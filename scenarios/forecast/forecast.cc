@@ -9,8 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "calibrate/price/roofline.h"
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
@@ -530,7 +528,7 @@ std::optional<Result> forecast_memory(const Scenario& scenario) {
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   const PricingTable pricing = pricing_table(scenario);
   MadeSchedule made;
-  if (scenario.to_make) made = make_schedule(scenario, pricing.table);
+  if (scenario.to_make) made = make_schedule(scenario, pricing.table, options.lists);
   const Schedule& schedule = scenario.to_make ? made.schedule : scenario.schedule;
   PricedStep priced = price_step(lower_step(scenario, schedule), pricing.table);
   Result result = explain(std::move(priced), schedule, options);

@@ -17,6 +17,8 @@
 
 namespace stepcast {
 
+class MadeLists;  // make_schedule.h
+
 // Called after each of several runs with how many are done of how many.
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
@@ -30,8 +32,9 @@ struct ForecastOptions {
   // Which ranks of the job are traced, ascending.  Empty: one of each stage; where ranks differ,
   // those in the lane of the rank that ends last.
   std::vector<int64_t> trace_ranks{};
-  bool all_ranks = false;  // simulate each rank by itself, equal ones too
-  Progress progress{};     // of replicas
+  bool all_ranks = false;      // simulate each rank by itself, equal ones too
+  Progress progress{};         // of replicas
+  MadeLists* lists = nullptr;  // kept from one forecast to the next; null: none are
 };
 
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not

@@ -75,7 +75,7 @@ bool has_parameter(const ScheduleFamily& family, std::string_view key) {
                      [&](const ScheduleParameter& p) { return p.key == key; });
 }
 
-MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
+MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs, MadeLists* lists) {
   const ScheduleFamily* family = find_schedule_family(scenario.to_make->family);
   STEPCAST_CHECK(family != nullptr, "the scenario was resolved with this family");
   ScheduleParams params = scenario.to_make->params;
@@ -83,7 +83,9 @@ MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
     if (has_parameter(*family, key)) params.more.try_emplace(key, value);
   }
   if (const auto wrong = check_params(*family, params)) throw cannot_make(scenario, wrong->message);
-  return {generate_schedule(*family, params), std::nullopt, {}};
+  return {lists != nullptr ? lists->of(*family, params) : generate_schedule(*family, params),
+          std::nullopt,
+          {}};
 }
 
 // The families that have a list for these sizes with this placement, each with its own name, in the
@@ -431,10 +433,25 @@ class ScheduleSearch {
 
 }  // namespace
 
-MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table) {
+Schedule MadeLists::of(const ScheduleFamily& family, const ScheduleParams& params) {
+  constexpr size_t kMostKept = 500'000;  // 6 MB
+  const Key key{family.name, params.pp, params.vpp, params.microbatches, params.group, params.more};
+  if (const auto at = kept_.find(key); at != kept_.end()) return at->second;
+  Schedule made = generate_schedule(family, params);
+  for (const auto& list : made.ranks) actions_ += list.size();
+  if (actions_ > kMostKept) {
+    kept_.clear();
+    actions_ = 0;
+  } else {
+    kept_.emplace(key, made);
+  }
+  return made;
+}
+
+MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table, MadeLists* lists) {
   STEPCAST_CHECK(scenario.to_make, "the schedule is there already");
   if (scenario.to_make->family == "auto") return ScheduleSearch(scenario, table).run();
-  return make_family(scenario, stage_costs(scenario, table));
+  return make_family(scenario, stage_costs(scenario, table), lists);
 }
 
 Schedule schedule_of(const Scenario& scenario) {

@@ -58,14 +58,14 @@ namespace stepcast {
 namespace {
 
 LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation,
-                    StagePassCache* passes = nullptr, ItemLists* lists = nullptr) {
+                    StagePassCache* passes = nullptr, const GraphOptions& graph = {}) {
   try {
     return {&s, lower(s.model, s.plan, schedule,
                       {.p2p = s.p2p,
                        .post_validation = post_validation,
                        .transfers = s.transfers.get(),
                        .passes = passes,
-                       .lists = lists})};
+                       .graph = graph})};
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E127", s.file);
   }
@@ -206,8 +206,8 @@ std::vector<uint32_t> largest_first(const std::vector<Bytes>& by_role) {
 }  // namespace
 
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule, StagePassCache* passes,
-                       ItemLists* lists) {
-  return lowered(scenario, schedule, scenario.post_validation, passes, lists);
+                       const GraphOptions& graph) {
+  return lowered(scenario, schedule, scenario.post_validation, passes, graph);
 }
 
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
@@ -260,7 +260,7 @@ std::optional<StepOutcome> evaluate(const PricedStep& step, Time most, LonePassC
   } catch (const Deadlock&) {
     return {};
   }
-  for (const RoleMemory& role : trace_memory(step.graph)) out.peak = std::max(out.peak, role.peak);
+  out.peak = std::ranges::max(peak_memory(step.graph));
   return out;
 }
 
@@ -296,9 +296,7 @@ bool is_too_large(const LoweredStep& step) {
 
 bool fits(const LoweredStep& step) {
   const Bytes usable = usable_memory(*step.scenario);
-  const std::vector<RoleMemory> by_role = trace_memory(step.graph);
-  std::vector<Bytes> peaks;
-  for (const RoleMemory& role : by_role) peaks.push_back(role.peak);
+  const std::vector<Bytes> peaks = peak_memory(step.graph);
   if (std::ranges::any_of(peaks, [&](Bytes peak) { return peak > usable; })) return false;
   Reservations reservations(*step.scenario, step.graph);
   return std::ranges::all_of(largest_first(peaks), [&](uint32_t r) {

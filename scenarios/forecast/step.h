@@ -38,10 +38,9 @@ struct LoweredStep {
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
 // E127 if the scenario's transfers do not go with it, which check_transfers() says beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
-// `passes` may be null: where passes are kept from one step to the next (stage_pass_cache.h); so
-// may `lists`: memory for the lists of roles.
+// `passes` may be null: where passes are kept from one step to the next (stage_pass_cache.h).
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule,
-                       StagePassCache* passes = nullptr, ItemLists* lists = nullptr);
+                       StagePassCache* passes = nullptr, const GraphOptions& graph = {});
 
 // As if every rank ran its optimizer as soon as its own gradients are reduced.
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule);

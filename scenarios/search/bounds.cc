@@ -175,9 +175,9 @@ class Prober {
                          : least_drawn({passes.backward, passes.last_backward}));
       p.kept = bytes_of(parts.graph, pass(passes.forward)).left.value;
       int64_t dense = 0, experts = 0;
-      const std::vector<ParameterPart> all = held.parts_of(r);
-      dense = all.front().share;
-      if (all.size() > 1) experts = all.back().share;
+      const ParameterParts parameters = held.parts_of(r);
+      dense = parameters.all[0].share;
+      if (parameters.count > 1) experts = parameters.all[1].share;
       for (const StaticMemory& m : static_memory(parts.graph, held, parts.passes, r)) {
         if (m.by_tensor) continue;  // comes with the backwards
         if (m.category == MemoryCategory::workspace) {

@@ -92,7 +92,8 @@ class Lowering {
         shard_(model, plan_),
         held_(shard_, schedule),
         by_round_(reduces_every_round(model, plan_)),
-        builder_(graph_),
+        graph_(options.graph.memory != nullptr ? options.graph.memory->graph() : OpGraph()),
+        builder_(graph_, options.graph),
         made_(programs_of(schedule, options)),
         programs_(is_made(schedule, options) ? options.transfers->ranks : made_),
         messages_(schedule),
@@ -136,11 +137,7 @@ class Lowering {
     size_t about = 64;  // items before and after the list
     for (const Step& step : programs_[static_cast<size_t>(rank)].steps)
       about += step.kind == Step::Kind::run ? 2 : 2 * step.count;
-    if (options_.lists != nullptr && !options_.lists->empty()) {
-      role.items = std::move(options_.lists->back());
-      options_.lists->pop_back();
-      role.items.clear();
-    }
+    if (options_.graph.memory != nullptr) role.items = options_.graph.memory->items();
     role.items.reserve(about);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
@@ -344,8 +341,8 @@ class Lowering {
       }
     }
     if (a.kind == ActionKind::recompute) state.recomputed.insert(key);
-    if (state.rounds.first.contains(i)) state.buffers.begin(items, a.stage);
-    const bool completes = state.rounds.last.contains(i);
+    if (std::ranges::binary_search(state.rounds.first, i)) state.buffers.begin(items, a.stage);
+    const bool completes = std::ranges::binary_search(state.rounds.last, i);
     const bool recomputed = !state.recomputed.empty() && state.recomputed.contains(key);
     return pass_of(passes_of(a), a.kind, completes, recomputed);
   }
@@ -356,7 +353,7 @@ class Lowering {
     if (vocabulary_) vocabulary_->before(items, a);
     wait_before(items, a.kind);
     items.run(graph_, prepare(items, actions, i, state), a);
-    if (state.rounds.last.contains(i)) state.buffers.end(items);
+    if (std::ranges::binary_search(state.rounds.last, i)) state.buffers.end(items);
     if (vocabulary_) vocabulary_->after(items, a);
     wait_after(items, a.kind);
     if (a.kind == ActionKind::reload) {
@@ -373,20 +370,22 @@ class Lowering {
     const auto [pair, is_new] = pairs_.try_emplace({forward, backward});
     if (is_new) pair->second = add_pair_pass(builder_, forward, backward, plan_.overlap.comm_sms);
     items.run(graph_, pair->second, actions[f], &actions[b]);
-    if (state.rounds.last.contains(b)) state.buffers.end(items);
+    if (std::ranges::binary_search(state.rounds.last, b)) state.buffers.end(items);
   }
 
   // The last B or W of each stage: gradients are complete after it.
   static Rounds last_backwards(const std::vector<Action>& actions) {
-    std::map<uint16_t, size_t> last;
-    for (size_t i = 0; i < actions.size(); ++i) {
-      const ActionKind kind = actions[i].kind;
-      if (kind == ActionKind::backward || kind == ActionKind::backward_weight) {
-        last[actions[i].stage] = i;
-      }
-    }
+    std::vector<bool> seen;  // stages
     Rounds whole;
-    for (const auto& [stage, position] : last) whole.last.insert(position);
+    for (size_t i = actions.size(); i-- > 0;) {
+      const Action& a = actions[i];
+      if (a.kind != ActionKind::backward && a.kind != ActionKind::backward_weight) continue;
+      if (seen.size() <= a.stage) seen.resize(size_t{a.stage} + 1);
+      if (seen[a.stage]) continue;
+      seen[a.stage] = true;
+      whole.last.push_back(i);
+    }
+    std::ranges::reverse(whole.last);
     return whole;
   }
 

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "model/passes/pass_writer.h"
 #include "model/passes/stage_passes.h"
 #include "model/plan.h"
 #include "model/transformer.h"
@@ -23,10 +24,6 @@ namespace stepcast {
 // ops others wait for (kMostSlots): from one or two thousand to about ten thousand.
 constexpr int64_t kMostStageLayers = 10'000;
 
-// Lists of roles of steps that nobody needs any more: a step has a megabyte of them, and memory
-// that the system has to hand out anew costs more than to fill it.
-using ItemLists = std::vector<std::vector<Item>>;
-
 struct LowerOptions {
   P2pStyle p2p = P2pStyle::async;
   // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
@@ -37,7 +34,7 @@ struct LowerOptions {
   // Where passes of stages are kept from one step to the next; null: nowhere.  The graph is the
   // same.
   StagePassCache* passes = nullptr;
-  ItemLists* lists = nullptr;  // memory for the new lists; null: none
+  GraphOptions graph = {};
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp, microbatches and the number of

@@ -2,7 +2,8 @@
 #include "schedules/lower/prologue_epilogue.h"
 
 #include <algorithm>
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "model/parameters.h"
@@ -62,7 +63,7 @@ void StepPrologueEpilogue::add_step_rendezvous() {
     w.dtype = plan_.precision.gradients;
     w.axis = Axis::embedding;
     w.bytes = bytes(shard_.vocab * model_.hidden, w.dtype);
-    const std::vector<int64_t> ranks = held_.embedding_ranks();
+    const std::span<const int64_t> ranks = held_.embedding_ranks();
     const bool ends = ranks.front() == 0 && ranks.back() + 1 == plan_.pp;
     if (!ends) {  // two that are not the first and the last of the pipeline
       w.axis = Axis::pp;
@@ -109,20 +110,20 @@ void StepPrologueEpilogue::add_replica_rendezvous() {
   }
 }
 
-RendezvousId StepPrologueEpilogue::add_rendezvous(const std::string& label, const Work& work,
+RendezvousId StepPrologueEpilogue::add_rendezvous(std::string_view label, const Work& work,
                                                   uint16_t parties) {
   graph_.rendezvous.push_back({builder_.work(work), parties, builder_.label(label)});
   return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
 }
 
-PassId StepPrologueEpilogue::single_pass(const std::string& name, const Work& work, Phase phase) {
+PassId StepPrologueEpilogue::single_pass(std::string_view name, const Work& work, Phase phase) {
   PassWriter pass(builder_, name, no_tensors_);
   pass.set_phase(phase);
   pass.compute(name, work);
   return pass.finish();
 }
 
-PassId StepPrologueEpilogue::collective_pass(const std::string& name, const Work& work, Phase phase,
+PassId StepPrologueEpilogue::collective_pass(std::string_view name, const Work& work, Phase phase,
                                              Stream stream) {
   PassWriter pass(builder_, name, no_tensors_);
   pass.set_phase(phase);
@@ -145,7 +146,7 @@ std::map<uint16_t, uint32_t> StepPrologueEpilogue::add_parameter_gather(RoleItem
   if (!gathers_beside() || gathers_units(model_, plan_)) return events;
   for (uint16_t stage : held_.stages_of(rank)) {
     bool gathered = false;
-    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
+    for (const ParameterPart& part : held_.parts_of(rank, stage)) {
       if (part.group.shards == 1) continue;
       items.run(graph_, gather_pass(part));
       gathered = true;
@@ -197,7 +198,7 @@ void StepPrologueEpilogue::add_gradient_reduction(RoleItems& items, int64_t rank
   }
   // One buffer a chunk, reduced when everything is done.
   for (uint16_t stage : held_.stages_of(rank)) {
-    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
+    for (const ParameterPart& part : held_.parts_of(rank, stage)) {
       if (part.group.ranks == 1) continue;
       // Bucket by bucket, one after the other: one copy of everything is as long.
       const bool copied = copies_gradients(part.group, plan_.precision);
@@ -224,7 +225,7 @@ PassId StepPrologueEpilogue::bucket_pass(int64_t parameters) {
   return pass.finish();
 }
 
-PassId StepPrologueEpilogue::bucket_copy_pass(const std::string& name, int64_t parameters) {
+PassId StepPrologueEpilogue::bucket_copy_pass(std::string_view name, int64_t parameters) {
   const Precision& p = plan_.precision;
   return single_pass(name,
                      shard_.memory_bound(Kernel::cast, bytes(parameters, p.gradients) +
@@ -259,8 +260,8 @@ void StepPrologueEpilogue::add_shared_reduction(RoleItems& items, int64_t rank) 
 
 void StepPrologueEpilogue::add_embedding_reduction(RoleItems& items, int64_t rank) {
   if (!reduces_embedding()) return;
-  const std::vector<int64_t> ranks = held_.embedding_ranks();
-  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
+  const std::span<const int64_t> ranks = held_.embedding_ranks();
+  if (std::ranges::find(ranks, rank) == ranks.end()) return;
   items.post(embedding_, Stream::compute);
   items.join(embedding_, Stream::compute);
 }
@@ -300,7 +301,7 @@ StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64
 namespace {
 
 // As `pieces` tensors of one size.
-std::vector<TensorIndex> allocate_pieces(PassWriter& pass, const std::string& label, Bytes bytes,
+std::vector<TensorIndex> allocate_pieces(PassWriter& pass, std::string_view label, Bytes bytes,
                                          int64_t pieces, MemoryCategory category) {
   std::vector<TensorIndex> tensors;
   for (int64_t i = 0; i < pieces; ++i) {

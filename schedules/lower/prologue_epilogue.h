@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/passes/pass_writer.h"
@@ -44,9 +44,9 @@ class StepPrologueEpilogue {
 
   void add_step_rendezvous();
   void add_replica_rendezvous();
-  RendezvousId add_rendezvous(const std::string& label, const Work& work, uint16_t parties);
-  PassId single_pass(const std::string& name, const Work& work, Phase phase);
-  PassId collective_pass(const std::string& name, const Work& work, Phase phase,
+  RendezvousId add_rendezvous(std::string_view label, const Work& work, uint16_t parties);
+  PassId single_pass(std::string_view name, const Work& work, Phase phase);
+  PassId collective_pass(std::string_view name, const Work& work, Phase phase,
                          Stream stream = Stream::dp);
   PassId gather_pass(const ParameterPart& part);
 
@@ -55,7 +55,7 @@ class StepPrologueEpilogue {
   void add_replica_reduction(RoleItems& items, int64_t rank);
   void add_gradient_reduction(RoleItems& items, int64_t rank);
   PassId bucket_pass(int64_t parameters);
-  PassId bucket_copy_pass(const std::string& name, int64_t parameters);
+  PassId bucket_copy_pass(std::string_view name, int64_t parameters);
   PassId reduction_pass(const ReplicaGroup& group, int64_t parameters);
   void add_shared_reduction(RoleItems& items, int64_t rank);
   void add_embedding_reduction(RoleItems& items, int64_t rank);

@@ -2,7 +2,6 @@
 #include "schedules/lower/rank_parameters.h"
 
 #include <algorithm>
-#include <set>
 
 #include "model/host/library_memory.h"
 #include "model/low_precision.h"
@@ -70,6 +69,7 @@ class HeldBy {
   std::vector<StaticMemory> training(const LowWeights& low) const {
     const Precision& p = plan_.precision;
     std::vector<StaticMemory> memory;
+    memory.reserve(8);  // of one part, and what comes after it
     const auto hold = [&](MemoryCategory category, int64_t count, DType type, Bytes less = {}) {
       const Bytes all = shard_.bytes(count, 1, type);
       memory.push_back({category, all - std::min(less, all)});
@@ -164,6 +164,7 @@ class HeldBy {
   // Workspaces of libraries, and gradients that stand for those of the weights.
   Bytes library_workspaces() const {
     std::vector<PassId> passes;
+    passes.reserve(3 * stages_.size());
     for (const uint16_t s : stages_) {
       const StagePasses& p = passes_of(s);
       for (const PassId pass : {p.forward, p.backward, p.weight_gradient})
@@ -179,7 +180,7 @@ class HeldBy {
   const Plan& plan_;
   const std::span<const StagePasses> passes_;
   const int64_t rank_;
-  const std::vector<uint16_t> stages_;
+  const std::span<const uint16_t> stages_;
 };
 
 }  // namespace
@@ -188,30 +189,32 @@ RankParameters::RankParameters(const Shard& shard, const Schedule& schedule)
     : shard_(shard),
       schedule_(schedule),
       dense_(dense_replicas(shard.plan)),
-      experts_(expert_replicas(shard.plan)) {}
+      experts_(expert_replicas(shard.plan)) {
+  const size_t stages = schedule.rank_of_stage.size();
+  stages_.reserve(schedule.is_bidirectional() ? 2 * stages : stages);
+  first_stage_.reserve(static_cast<size_t>(schedule.pp) + 1);
+  first_stage_.push_back(0);
+  for (int64_t rank = 0; rank < schedule.pp; ++rank) {
+    for (size_t s = 0; s < stages; ++s)
+      if (holds(rank, s)) stages_.push_back(static_cast<uint16_t>(s));
+    first_stage_.push_back(stages_.size());
+  }
+  for (size_t s = 0; s < plan().stages.size(); ++s)
+    if (holds_embedding(static_cast<uint16_t>(s)))
+      embedding_ranks_.push_back(schedule.rank_of_stage[s]);
+  std::ranges::sort(embedding_ranks_);
+  embedding_ranks_.erase(std::unique(embedding_ranks_.begin(), embedding_ranks_.end()),
+                         embedding_ranks_.end());
+}
 
 bool RankParameters::holds(int64_t rank, size_t stage) const {
   return schedule_.rank_of_stage[stage] == rank ||
          (schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank);
 }
 
-std::vector<uint16_t> RankParameters::stages_of(int64_t rank) const {
-  std::vector<uint16_t> stages;
-  for (size_t s = 0; s < schedule_.rank_of_stage.size(); ++s)
-    if (holds(rank, s)) stages.push_back(static_cast<uint16_t>(s));
-  return stages;
-}
-
 bool RankParameters::holds_embedding(uint16_t stage) const {
   const StageContent& content = plan().stages[stage];
   return content.embedding || copies_embedding(shard_.model, content);
-}
-
-std::vector<int64_t> RankParameters::embedding_ranks() const {
-  std::set<int64_t> ranks;
-  for (size_t s = 0; s < plan().stages.size(); ++s)
-    if (holds_embedding(static_cast<uint16_t>(s))) ranks.insert(schedule_.rank_of_stage[s]);
-  return {ranks.begin(), ranks.end()};
 }
 
 // A stage needs no copy of the word embedding on a rank that has it anyway.
@@ -220,19 +223,12 @@ int64_t RankParameters::count(int64_t rank, uint16_t stage) const {
   const int64_t all = stage_parameters(shard_.model, plan(), content);
   if (plan().vocabulary != VocabularySplit::none || !copies_embedding(shard_.model, content))
     return all;
-  const std::vector<uint16_t> stages = stages_of(rank);
-  const bool has_it = std::any_of(stages.begin(), stages.end(), [&](uint16_t other) {
-    return other < stage && holds_embedding(other);
-  });
+  const bool has_it = std::ranges::any_of(
+      stages_of(rank), [&](uint16_t other) { return other < stage && holds_embedding(other); });
   return has_it ? all - shard_.vocab * shard_.hidden : all;
 }
 
-std::vector<ParameterPart> RankParameters::parts_of(int64_t rank) const {
-  return parts_of(rank, stages_of(rank));
-}
-
-std::vector<ParameterPart> RankParameters::parts_of(int64_t rank,
-                                                    const std::vector<uint16_t>& stages) const {
+ParameterParts RankParameters::parts_of(int64_t rank, std::span<const uint16_t> stages) const {
   ParameterPart dense{.group = dense_}, experts{.group = experts_};
   for (const uint16_t s : stages) {
     const int64_t routed = expert_parameters(shard_.model, plan(), plan().stages[s]);
@@ -250,8 +246,7 @@ std::vector<ParameterPart> RankParameters::parts_of(int64_t rank,
     own_whole(dense, parameter_tensors(shard_.model, plan(), plan().stages[s]));
     own_whole(experts, expert_tensors(shard_.model, plan(), plan().stages[s]));
   }
-  if (experts.parameters == 0) return {dense};
-  return {dense, experts};
+  return {{dense, experts}, experts.parameters == 0 ? size_t{1} : size_t{2}};
 }
 
 int64_t RankParameters::gradients_of(const ParameterPart& part) const {

@@ -3,6 +3,8 @@
 // sharded alike.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,9 +24,18 @@ struct ParameterPart {
   int64_t tensors = 0;  // that they come in: counted where each has one owner
 };
 
+// Dense ones and, if there are any, experts'.
+struct ParameterParts {
+  std::array<ParameterPart, 2> all;
+  size_t count = 0;
+
+  const ParameterPart* begin() const { return all.data(); }
+  const ParameterPart* end() const { return all.data() + count; }
+};
+
 class RankParameters {
  public:
-  // Keeps both references.
+  // Keeps both references.  REQUIRES: shard and schedule stay as they are.
   RankParameters(const Shard& shard, const Schedule& schedule);
 
   const Shard& shard() const { return shard_; }
@@ -34,10 +45,16 @@ class RankParameters {
   const ReplicaGroup& experts() const { return experts_; }
 
   // Ascending; of two replicas, those of both.
-  std::vector<uint16_t> stages_of(int64_t rank) const;
-  // Dense ones and, if there are any, experts': of all stages of the rank, or of these.
-  std::vector<ParameterPart> parts_of(int64_t rank) const;
-  std::vector<ParameterPart> parts_of(int64_t rank, const std::vector<uint16_t>& stages) const;
+  std::span<const uint16_t> stages_of(int64_t rank) const {
+    const auto r = static_cast<size_t>(rank);
+    return std::span(stages_).subspan(first_stage_[r], first_stage_[r + 1] - first_stage_[r]);
+  }
+  // Of all stages of the rank, of these, or of one.
+  ParameterParts parts_of(int64_t rank) const { return parts_of(rank, stages_of(rank)); }
+  ParameterParts parts_of(int64_t rank, std::span<const uint16_t> stages) const;
+  ParameterParts parts_of(int64_t rank, uint16_t stage) const {
+    return parts_of(rank, std::span(&stage, 1));
+  }
   // Of one stage together.
   int64_t count(int64_t rank, uint16_t stage) const;
   // Those that the rank has a gradient of after the reduction.
@@ -45,7 +62,7 @@ class RankParameters {
   // Of `share` parameters those whose optimizer states are in the host's memory.
   int64_t host_share(int64_t share) const;
   // Ranks with the word embedding or a copy of it, ascending.
-  std::vector<int64_t> embedding_ranks() const;
+  std::span<const int64_t> embedding_ranks() const { return embedding_ranks_; }
 
  private:
   bool holds(int64_t rank, size_t stage) const;
@@ -54,6 +71,9 @@ class RankParameters {
   const Shard& shard_;
   const Schedule& schedule_;
   const ReplicaGroup dense_, experts_;
+  std::vector<uint16_t> stages_;     // of the ranks, one after the other
+  std::vector<size_t> first_stage_;  // of each rank, in stages_; one entry more than ranks
+  std::vector<int64_t> embedding_ranks_;
 };
 
 // ------------------------------------------------------------------------------------------------

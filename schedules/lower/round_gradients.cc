@@ -11,13 +11,13 @@ Rounds rounds_of(const std::vector<Action>& actions) {
     const Action& a = actions[i];
     if (a.kind != ActionKind::backward && a.kind != ActionKind::backward_weight) continue;
     if (before == nullptr || before->stage != a.stage) {
-      if (before != nullptr) rounds.last.insert(at);
-      rounds.first.insert(i);
+      if (before != nullptr) rounds.last.push_back(at);
+      rounds.first.push_back(i);
     }
     before = &a;
     at = i;
   }
-  if (before != nullptr) rounds.last.insert(at);
+  if (before != nullptr) rounds.last.push_back(at);
   return rounds;
 }
 
@@ -25,7 +25,7 @@ Rounds rounds_of(const std::vector<Action>& actions) {
 const RoundGradients::Buffer* RoundGradients::buffer_of(uint16_t stage) {
   if (const auto made = buffers_.find(stage); made != buffers_.end()) return &made->second;
   int64_t count = 0;
-  for (const ParameterPart& part : held_.parts_of(rank_, {stage}))
+  for (const ParameterPart& part : held_.parts_of(rank_, stage))
     if (part.group.ranks > 1) count += part.parameters;
   if (count == 0) return nullptr;
   const Shard& s = held_.shard();

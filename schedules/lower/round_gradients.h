@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "model/passes/pass_writer.h"
@@ -26,7 +25,7 @@ namespace stepcast {
 
 // Positions in a rank's list of actions: the first and the last gradient of weights of each round.
 struct Rounds {
-  std::set<size_t> first, last;
+  std::vector<size_t> first, last;  // ascending
 };
 Rounds rounds_of(const std::vector<Action>& actions);
 

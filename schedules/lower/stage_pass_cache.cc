@@ -84,8 +84,10 @@ void append(const OpGraph& from, GraphBuilder& builder) {
   works.reserve(from.works.size());
   for (const Work& w : from.works) works.push_back(builder.work(w));
   std::vector<LabelId> labels;
-  labels.reserve(from.labels.size());
-  for (const std::string& text : from.labels) labels.push_back(builder.label(text));
+  if (builder.has_texts())
+    for (const std::string& text : from.labels) labels.push_back(builder.label(text));
+  else
+    labels.assign(from.labels.size(), builder.label({}));
   const auto first_table = static_cast<uint32_t>(to.tensor_tables.size());
   for (const std::vector<Tensor>& table : from.tensor_tables) {
     std::vector<Tensor>& copy = to.tensor_tables.emplace_back(table);
@@ -93,12 +95,17 @@ void append(const OpGraph& from, GraphBuilder& builder) {
   }
   to.passes.reserve(to.passes.size() + from.passes.size());
   for (const Pass& pass : from.passes) {
-    Pass& copy = to.passes.emplace_back(pass);
+    Pass copy = builder.pass(pass.name);
     copy.tensors = TensorTableId{static_cast<uint32_t>(pass.tensors) + first_table};
+    copy.second_tensors = pass.second_tensors;
+    copy.ops = pass.ops;
+    copy.waits = pass.waits;
+    copy.memory = pass.memory;
     for (Op& op : copy.ops) {
       op.work = works[static_cast<size_t>(op.work)];
       op.label = labels[static_cast<size_t>(op.label)];
     }
+    to.passes.push_back(std::move(copy));
   }
 }
 

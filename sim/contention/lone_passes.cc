@@ -171,31 +171,31 @@ class LonePasses {
   // collectives end with their pass is known when it is run; where they cannot, nothing need be
   // run.
   void check(const RoleOps& role) {
-    std::vector<uint32_t> open;  // posted, not joined
     std::array<bool, kStreams> loose{};
-    std::vector<Stream> recorded;  // by event
+    open_.clear();
+    recorded_.clear();
     for (const Item& item : role.items) {
       const auto id = static_cast<uint32_t>(item.rendezvous);
       switch (item.kind) {
         case ItemKind::pass:
-          if (!open.empty() || std::ranges::find(loose, true) != loose.end()) throw NotLone();
+          if (!open_.empty() || std::ranges::find(loose, true) != loose.end()) throw NotLone();
           loose = pass_of(item).loose;
           break;
         case ItemKind::post:
           if (item.stream != Stream::compute) throw NotLone();
-          open.push_back(id);
+          open_.push_back(id);
           break;
         case ItemKind::join:
           // Who joins without a post has no say in when it begins.
-          if (item.stream != Stream::compute || std::erase(open, id) == 0) throw NotLone();
+          if (item.stream != Stream::compute || std::erase(open_, id) == 0) throw NotLone();
           break;
         case ItemKind::record:
-          if (recorded.size() <= item.event) recorded.resize(size_t{item.event} + 1);
-          recorded[item.event] = item.stream;
+          if (recorded_.size() <= item.event) recorded_.resize(size_t{item.event} + 1);
+          recorded_[item.event] = item.stream;
           break;
         case ItemKind::wait:
-          if (item.stream == Stream::compute && item.event < recorded.size())
-            loose[static_cast<size_t>(recorded[item.event])] = false;
+          if (item.stream == Stream::compute && item.event < recorded_.size())
+            loose[static_cast<size_t>(recorded_[item.event])] = false;
           break;
         case ItemKind::sync: break;
       }
@@ -313,6 +313,7 @@ class LonePasses {
     LaneResult& lanes = out.lanes;
     lanes.lanes_run = 1;
     int64_t last = kUnset;
+    lanes.end.reserve(roles_.size());
     for (uint32_t r = 0; r < roles_.size(); ++r) {
       const LoneRole& role = roles_[r];
       const int64_t end = *std::ranges::max_element(role.time);
@@ -337,6 +338,9 @@ class LonePasses {
   const bool merge_;
   LonePassCache& cache_;
   std::vector<int64_t> key_;
+  // Of the role that is checked.
+  std::vector<uint32_t> open_;     // posted, not joined
+  std::vector<Stream> recorded_;   // by event
   std::vector<int64_t> launches_;  // in 1/4096 ps
   std::vector<LonePass> passes_;
   std::vector<LoneRole> roles_;

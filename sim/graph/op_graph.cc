@@ -54,15 +54,24 @@ struct CycleVisitor : boost::default_dfs_visitor {
 
 }  // namespace
 
-WaitGraph::WaitGraph(uint32_t ops, std::vector<Wait> waits) : waits_(std::move(waits)) {
-  std::stable_sort(waits_.begin(), waits_.end(),
-                   [](const Wait& a, const Wait& b) { return a.op < b.op; });
+// Who writes ops one after the other writes most waits in order, too; to sort takes memory.
+void WaitGraph::assign(uint32_t ops, std::vector<Wait> waits) {
+  waits_ = std::move(waits);
+  const auto is_before = [](const Wait& a, const Wait& b) { return a.op < b.op; };
+  if (!std::ranges::is_sorted(waits_, is_before))
+    std::stable_sort(waits_.begin(), waits_.end(), is_before);
   first_.assign(ops + 1, 0);
   for (const Wait& w : waits_) {
     STEPCAST_CHECK(w.op < ops && w.on < ops, "a wait names an op outside its pass");
     ++first_[w.op + 1];
   }
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
+}
+
+std::vector<Wait> WaitGraph::release() {
+  first_.clear();
+  waits_.clear();
+  return std::exchange(waits_, {});
 }
 
 std::vector<uint32_t> WaitGraph::find_cycle(std::span<const Stream> streams) const {

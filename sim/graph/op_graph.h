@@ -32,6 +32,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/graph/action.h"
@@ -131,7 +132,12 @@ class WaitGraph {
  public:
   WaitGraph() = default;
   // REQUIRES: both ends < ops.
-  WaitGraph(uint32_t ops, std::vector<Wait> waits);
+  WaitGraph(uint32_t ops, std::vector<Wait> waits) { assign(ops, std::move(waits)); }
+
+  // These waits instead, in the memory that there is.  REQUIRES: both ends < ops.
+  void assign(uint32_t ops, std::vector<Wait> waits);
+  // An empty list in the memory of its waits, of which there are none then.
+  std::vector<Wait> release();
 
   std::span<const Wait> all() const { return waits_; }
   // REQUIRES: op < ops.
@@ -146,7 +152,7 @@ class WaitGraph {
 
  private:
   std::vector<Wait> waits_;
-  std::vector<uint32_t> first_{0};  // op -> its first wait; one entry more than ops
+  std::vector<uint32_t> first_;  // op -> its first wait; one entry more than ops, if there are any
 };
 
 struct Pass {

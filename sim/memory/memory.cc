@@ -229,8 +229,47 @@ PassBytes bytes_of(const OpGraph& graph, const Pass& pass) {
   return out;
 }
 
+std::vector<Bytes> peak_memory(const OpGraph& graph) {
+  // As a PassProfile, without categories.
+  struct Level {
+    Bytes net{}, later{}, peak{};
+    bool computes = false;
+  };
+  std::vector<Level> levels;
+  levels.reserve(graph.passes.size());
+  for (const Pass& pass : graph.passes) {
+    Level& level = levels.emplace_back();
+    level.computes = computes(pass);
+    for (const MemoryEvent& e : pass.memory) {
+      const Bytes bytes = graph.tensor(pass, e).bytes;
+      if (frees_later(pass, e)) {
+        level.later -= bytes;
+        continue;
+      }
+      level.net += e.allocate ? bytes : -bytes;
+      level.peak = std::max(level.peak, level.net);
+    }
+  }
+  std::vector<Bytes> peaks;
+  peaks.reserve(graph.roles.size());
+  for (const RoleOps& role : graph.roles) {
+    Bytes now = sum_of(static_memory(role)), later{};
+    Bytes& peak = peaks.emplace_back(now);
+    for (const Item& item : role.items) {
+      if (item.kind != ItemKind::pass) continue;
+      const Level& level = levels[static_cast<size_t>(item.pass)];
+      peak = std::max(peak, now + level.peak);
+      now += level.net;
+      if (level.computes) now += std::exchange(later, {});
+      later += level.later;
+    }
+  }
+  return peaks;
+}
+
 std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
   std::vector<PassProfile> profiles;
+  profiles.reserve(graph.passes.size());
   for (const Pass& pass : graph.passes) profiles.push_back(profile_of(graph, pass));
   std::vector<RoleMemory> out;
   for (const RoleOps& role : graph.roles) out.push_back(trace_role(role, profiles));

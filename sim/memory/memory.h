@@ -40,6 +40,8 @@ struct RoleMemory {
 
 // O(items + memory events of the passes).
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
+// The peak of each role alone.
+std::vector<Bytes> peak_memory(const OpGraph& graph);
 
 // Of one pass: what it leaves allocated, and how far it rises above its begin on the way.
 struct PassBytes {

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "calibrate/price/in_situ.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
+#include "sim/memory/memory.h"
 #include "tests/random_cases.h"
 #include "tests/scenarios/forecast/random_layouts.h"
 
@@ -169,6 +172,50 @@ TEST(Evaluator, KeptPassesMakeTheSameGraph) {
     ASSERT_EQ(text_of(lower_step(s, s.schedule, &cache).graph),
               text_of(lower_step(s, s.schedule).graph))
         << s.schedule.name << ", layout " << i;
+  }
+}
+
+// The memory of one graph becomes that of the next.
+TEST(Evaluator, GraphsInTheMemoryOfOthersAreTheSame) {
+  RandomLayouts random(12);
+  StagePassCache cache;
+  GraphMemory memory;
+  for (int i = 0; i < 300; ++i) {
+    const Scenario s = random.next();
+    OpGraph graph = lower_step(s, s.schedule, &cache, {.memory = &memory}).graph;
+    ASSERT_EQ(text_of(graph), text_of(lower_step(s, s.schedule).graph))
+        << s.schedule.name << ", layout " << i;
+    memory.take(std::move(graph));
+  }
+}
+
+TEST(Evaluator, GraphsWithoutTextsLackNothingElse) {
+  RandomLayouts random(13);
+  StagePassCache cache;
+  for (int i = 0; i < 100; ++i) {
+    const Scenario s = random.next();
+    OpGraph want = lower_step(s, s.schedule).graph;
+    want.labels = {""};
+    for (Rendezvous& r : want.rendezvous) r.label = {};
+    for (auto& table : want.tensor_tables)
+      for (Tensor& tensor : table) tensor.label = {};
+    for (Pass& pass : want.passes) {
+      pass.name.clear();
+      for (Op& op : pass.ops) op.label = {};
+    }
+    ASSERT_EQ(text_of(lower_step(s, s.schedule, &cache, {.texts = false}).graph), text_of(want))
+        << s.schedule.name << ", layout " << i;
+  }
+}
+
+TEST(Evaluator, PeaksAloneAreThoseOfTheWholeTrace) {
+  RandomLayouts random(14);
+  for (int i = 0; i < 200; ++i) {
+    const Scenario s = random.next();
+    const OpGraph graph = lower_step(s, s.schedule).graph;
+    std::vector<Bytes> want;
+    for (const RoleMemory& role : trace_memory(graph)) want.push_back(role.peak);
+    ASSERT_EQ(peak_memory(graph), want) << s.schedule.name << ", layout " << i;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/stage_costs.h"
+#include "scenarios/pricing_table.h"
 #include "schedules/check.h"
 #include "sim/diagnostic.h"
 
@@ -36,6 +37,20 @@ Result result_of(const Sets& sets) {
 
 Time sum_of(const SpendTable& table) {
   return std::accumulate(table.begin(), table.end(), Time{});
+}
+
+// Of other costs, of other parameters, and of the same again.
+TEST(ForecastSchedules, KeptListsAreThoseThatWouldBeMade) {
+  MadeLists lists;
+  for (const char* kind : {"zb-1p", "zb-2p", "zb-1p"})
+    for (const char* seq : {"2048", "1024", "2048"})
+      for (const char* zero : {"0", "1"}) {
+        const Scenario s =
+            scenario({{"schedule.kind", kind}, {"batch.seq", seq}, {"parallel.zero", zero}});
+        const CostTable* table = pricing_table(s).table;
+        EXPECT_EQ(make_schedule(s, table, &lists).schedule, make_schedule(s, table).schedule)
+            << kind << ", " << seq;
+      }
 }
 
 TEST(ForecastSchedules, EveryFamilyIsForecast) {

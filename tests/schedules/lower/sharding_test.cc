@@ -118,8 +118,8 @@ TEST(Rounds, EndWhereAnotherStageHasItsTurn) {
     actions.push_back({ActionKind::backward, stage, 0});
   }
   const Rounds rounds = rounds_of(actions);
-  EXPECT_EQ(rounds.first, (std::set<size_t>{1, 5, 9, 13}));
-  EXPECT_EQ(rounds.last, (std::set<size_t>{3, 7, 11, 15}));
+  EXPECT_EQ(rounds.first, (std::vector<size_t>{1, 5, 9, 13}));
+  EXPECT_EQ(rounds.last, (std::vector<size_t>{3, 7, 11, 15}));
   EXPECT_TRUE(rounds_of({}).first.empty());
 }
 
