@@ -248,8 +248,16 @@ TEST(RandomScenarios, SayInJsonWhatTheTextSays) {
     EXPECT_NEAR(memory.value, json["memory"]["reserved_bytes"].get<double>() / (1 << 30),
                 memory.unit)
         << scenario;
-    EXPECT_EQ(text.find("does NOT fit") == std::string::npos, json["memory"]["fits"].get<bool>())
-        << text;
+    const bool fits = json["memory"]["fits"].get<bool>();
+    const auto says = [&](const char* verdict) { return text.find(verdict) != std::string::npos; };
+    // Near the edge the verdict is a share of steps like it.
+    if (says("does NOT fit")) {
+      EXPECT_FALSE(fits) << text;
+    }
+    if (!fits) {
+      EXPECT_TRUE(says("does NOT fit") || says("may run out of memory") || says("probably fits"))
+          << text;
+    }
     EXPECT_EQ(json["step_time_ps"].get<int64_t>(), r.step_time.count()) << scenario;
   });
 }
