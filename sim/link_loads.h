@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/graph/work.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

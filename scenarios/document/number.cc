@@ -289,8 +289,15 @@ std::nullopt_t refuse_unit(const NumberText& r, const Decimal& d, const UnitAdvi
                   std::move(help));
 }
 
-std::nullopt_t refuse_range(const NumberText& r) {
-  return r.refuse("E123", r.quoted() + " is too large: " + r.written());
+constexpr int64_t kLargestWhole = std::numeric_limits<int64_t>::max();
+
+// `most`: with its unit.
+std::nullopt_t refuse_range(const NumberText& r, const std::string& most) {
+  return r.refuse("E123", r.quoted() + " is too large: " + r.written(), "at most " + most);
+}
+
+std::nullopt_t refuse_infinite(const NumberText& r) {
+  return refuse_range(r, fmt::format("{:.2g}", std::numeric_limits<double>::max()));
 }
 
 }  // namespace
@@ -319,7 +326,7 @@ std::optional<double> read_number(const Value& value, std::string_view name, Pro
   const std::optional<Decimal> d = parse_plain(r);
   if (!d || !sign_ok(r, *d, !positive)) return {};
   const double x = real(*d);
-  if (!std::isfinite(x)) return refuse_range(r);
+  if (!std::isfinite(x)) return refuse_infinite(r);
   if (positive && x <= 0)
     return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
   return x;
@@ -333,7 +340,7 @@ std::optional<Bytes> read_bytes(const Value& value, std::string_view name, Probl
   const std::optional<Prefix> p = prefix_of(d->unit, "B");
   if (!p) return refuse_unit(r, *d, {"GB", "GiB", "1 GiB is 1.074 GB"});
   const std::optional<Scaled> n = scaled(*d, power_of_10(p->power) << p->binary);
-  if (!n) return refuse_range(r);
+  if (!n) return refuse_range(r, fmt::format("{} bytes", kLargestWhole));
   if (n->value == 0 && !d->zero())
     return r.refuse("E121", r.quoted() + " is less than a byte: " + r.written());
   return Bytes{n->value};
@@ -354,7 +361,7 @@ std::optional<Bandwidth> read_bandwidth(const Value& value, std::string_view nam
   const Prefix& p = bytes ? *bytes : *bits;
   const double factor = static_cast<double>(int64_t{1} << p.binary) / (bytes ? 1 : 8);
   const double x = real(*d, p.power, factor);
-  if (!std::isfinite(x)) return refuse_range(r);
+  if (!std::isfinite(x)) return refuse_infinite(r);
   if (x <= 0)
     return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
   return Bandwidth{x};
@@ -380,7 +387,8 @@ std::optional<Time> read_time(const Value& value, std::string_view name, Problem
   for (const Unit& u : kUnits) {
     if (u.text != d->unit) continue;
     const std::optional<Scaled> n = scaled(*d, u.picoseconds);
-    if (!n || Time{n->value} > highest) return refuse_range(r);
+    if (!n || Time{n->value} > highest)
+      return refuse_range(r, fmt::format("{:.6g} s", to_seconds(highest)));
     if (positive && n->value == 0)
       return r.refuse("E121", r.quoted() + " is less than a picosecond: " + r.written());
     return Time{n->value};
@@ -397,7 +405,7 @@ std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name
   if (!p) p = prefix_of(d->unit, "FLOPS");
   if (!p || p->binary != 0) return refuse_unit(r, *d, {"TFLOP/s", "", "dense, without sparsity"});
   const double x = real(*d, p->power);
-  if (!std::isfinite(x)) return refuse_range(r);
+  if (!std::isfinite(x)) return refuse_infinite(r);
   if (x <= 0)
     return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
   return FlopRate{x};
@@ -410,7 +418,7 @@ std::optional<Power> read_power(const Value& value, std::string_view name, Probl
   const std::optional<Prefix> p = prefix_of(d->unit, "W");
   if (!p || p->binary != 0) return refuse_unit(r, *d, {"W", "", "of one GPU"});
   const double x = real(*d, p->power);
-  if (!std::isfinite(x)) return refuse_range(r);
+  if (!std::isfinite(x)) return refuse_infinite(r);
   if (x <= 0)
     return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
   return Power{x};
@@ -444,7 +452,7 @@ std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Pr
   for (const Prefix& u : kUnits) {
     if (u.text != d->unit) continue;
     const std::optional<Scaled> n = scaled(*d, power_of_10(u.power) << u.binary);
-    if (!n) return refuse_range(r);
+    if (!n) return refuse_range(r, fmt::to_string(kLargestWhole));
     if (!n->exact)
       return r.refuse("E123", r.quoted() + " must be a whole number, not " + r.written());
     return n->value;

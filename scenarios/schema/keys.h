@@ -103,7 +103,15 @@ struct Choices {
 // One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
 // number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts,
 // choices and pairs ("key=value") as strings.
-using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
+//
+// The list is a type of its own because libstdc++ (of g++ 12) takes a variant of nothing but
+// numbers, std::string and std::vector for one that always has a value, and destroys what is not
+// there when memory runs out while one is copied.
+struct Texts : std::vector<std::string> {
+  Texts() = default;
+  Texts(std::vector<std::string> texts) : vector(std::move(texts)) {}
+};
+using Datum = std::variant<int64_t, double, bool, std::string, Texts>;
 
 struct Field;
 
@@ -168,9 +176,10 @@ T value_as(const Field& row, const Datum& d) {
                        std::is_same_v<T, Power>) {
     return T{std::get<double>(d)};
   } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
-                       std::is_same_v<T, std::string> ||
-                       std::is_same_v<T, std::vector<std::string>>) {
+                       std::is_same_v<T, std::string>) {
     return std::get<T>(d);
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    return std::get<Texts>(d);
   } else {  // true or false, or a word and what it stands for
     if constexpr (std::is_same_v<T, bool>)
       if (const bool* flag = std::get_if<bool>(&d)) return *flag;

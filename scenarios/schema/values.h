@@ -81,7 +81,7 @@ class FieldValues {
   template <class Enum>
   std::vector<Enum> list(std::type_identity_t<KeyOf<Enum>> key) const {
     std::vector<Enum> all;
-    for (const std::string& word : std::get<std::vector<std::string>>(datum(key)))
+    for (const std::string& word : std::get<Texts>(datum(key)))
       all.push_back(static_cast<Enum>(key.row().choices.find(word)->meaning));
     return all;
   }
@@ -93,7 +93,7 @@ class FieldValues {
     return std::get<std::string>(datum(key));
   }
   const std::vector<std::string>& texts(KeyOf<std::vector<std::string>> key) const {
-    return std::get<std::vector<std::string>>(datum(key));
+    return std::get<Texts>(datum(key));
   }
 
   // As written; nullptr if it was not.

@@ -7,13 +7,15 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace stepcast {
 
-// Calls work(item, thread) for every item below `count`, on so many threads.  What a call throws
-// is thrown here, that of the lowest item; items that nobody has begun by then are left out.
+// Calls work(item, thread) for every item below `count`, on so many threads, or as many as the
+// system lets start.  What a call throws is thrown here, that of the lowest item; items that nobody
+// has begun by then are left out.
 template <class Work>
 void for_each_item(size_t count, int jobs, Work work) {
   const auto threads = std::min<size_t>(static_cast<size_t>(std::max(1, jobs)), count);
@@ -45,7 +47,11 @@ void for_each_item(size_t count, int jobs, Work work) {
   };
   {
     std::vector<std::jthread> others;
-    for (size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
+    others.reserve(threads - 1);
+    try {
+      for (size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
+    } catch (const std::system_error&) {
+    }
     run(0);
   }
   if (thrown) std::rethrow_exception(thrown);

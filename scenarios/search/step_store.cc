@@ -136,6 +136,9 @@ Statement prepare(sqlite3* db, const std::string& path, const std::string& sql) 
 
 std::string text_at(sqlite3_stmt* s, int column) {
   const unsigned char* text = sqlite3_column_text(s, column);
+  // A number is written out, which takes memory.
+  if (text == nullptr && sqlite3_errcode(sqlite3_db_handle(s)) == SQLITE_NOMEM)
+    throw std::bad_alloc();
   return text != nullptr ? std::string(reinterpret_cast<const char*>(text),
                                        static_cast<size_t>(sqlite3_column_bytes(s, column)))
                          : std::string();
@@ -252,8 +255,17 @@ bool check_file(sqlite3* db, const std::string& path) {
   const auto schema = ask(db, path, "SELECT sql FROM sqlite_schema WHERE name = 'steps'");
   if (number != kVersion || objects != "1" || !schema || *schema != table_text())
     fail_damaged(path, "its table is not the one that Stepcast makes");
-  const std::string check = ask(db, path, "PRAGMA quick_check(1)").value_or("no answer");
-  if (check != "ok") fail_damaged(path, check);
+  const auto quick_check = [&] {
+    return ask(db, path, "PRAGMA quick_check(1)").value_or("no answer");
+  };
+  if (quick_check() != "ok") {
+    // It calls a page damaged that it had no memory to read, or could not read just then.
+    constexpr sqlite3_uint64 kEnoughToCheck = 1 << 20;
+    void* room = sqlite3_malloc64(kEnoughToCheck);
+    if (room == nullptr) throw std::bad_alloc();
+    sqlite3_free(room);
+    if (const std::string check = quick_check(); check != "ok") fail_damaged(path, check);
+  }
   return true;
 }
 

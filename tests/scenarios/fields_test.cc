@@ -5,6 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <new>
 #include <set>
 
 #include "scenarios/schema/tree.h"
@@ -95,6 +100,36 @@ TEST(Fields, APathFindsItsRow) {
   EXPECT_EQ(field_of_path("sweep.axes.x")->path, "sweep.axes");
   for (const char* path : {"parallel.tpp", "parallel.tp.x", "x", "", ".", "measured.variants.a.b"})
     EXPECT_EQ(field_of_path(path), nullptr) << path;
+}
+
+// Memory that is left for half of the copy: what was never made is not destroyed.
+TEST(Datum, IsNotCopiedWhereMemoryEnds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have memory of their own";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "sanitizers have memory of their own";
+#endif
+#endif
+  constexpr size_t kLarge = size_t{64} << 20;
+  const Datum datum =
+      std::vector<std::string>{"a word that is no short one", std::string(kLarge, 'x')};
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  struct rlimit little = before;
+  little.rlim_cur = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + kLarge / 4;
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &little), 0);
+  bool out_of_memory = false;
+  try {
+    const Datum copy = datum;
+    EXPECT_EQ(copy.index(), datum.index());
+  } catch (const std::bad_alloc&) {
+    out_of_memory = true;
+  }
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_TRUE(out_of_memory);
 }
 
 TEST(Spelling, FindsTheClosestWord) {

@@ -47,13 +47,12 @@ bool may_be_imported(const fs::directory_entry& entry) {
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
-  for (fs::recursive_directory_iterator
-           at(folder, fs::directory_options::skip_permission_denied, error),
-       end;
-       at != end; at.increment(error)) {
-    if (error) break;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
     if (may_be_imported(*at)) files.push_back(at->path().lexically_relative(folder).string());
-  }
+  if (error)
+    throw file_error("E101", "cannot read all folders of '" + folder + "': " + error.message(),
+                     folder, "name the files");
   std::sort(files.begin(), files.end());
   return files;
 }

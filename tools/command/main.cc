@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <new>
+#include <system_error>
 
 #include "report/diagnostics.h"
 #include "sim/text.h"
@@ -212,6 +214,47 @@ int internal_error(std::string_view what, std::string_view advice, const Argumen
   return kExitInternal;
 }
 
+// Takes no memory, which may all be gone.
+void say_out_of_memory(bool json) noexcept {
+  constexpr std::string_view kText =
+      "stepcast: this machine has not enough memory for the scenario\n";
+  // As diagnostics_json() writes it.
+  constexpr std::string_view kJson = R"({
+  "error": {
+    "code": "internal",
+    "message": "this machine has not enough memory for the scenario"
+  },
+  "errors": [
+    {
+      "code": "internal",
+      "message": "this machine has not enough memory for the scenario"
+    }
+  ]
+}
+)";
+  if (json) draw_on_stdout(kJson);
+  draw_on_stderr(kText);
+}
+
+// Where nobody can catch it: in what libraries set up before main(), in a function that must not
+// throw.
+[[noreturn]] void end_without_memory() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    remove_temporary_files();
+    say_out_of_memory(false);
+    std::_Exit(kExitInternal);
+  } catch (...) {
+    std::abort();
+  }
+}
+
+// Before all that is set up before main().
+[[gnu::constructor(101)]] void prepare_for_end() {
+  std::set_terminate(end_without_memory);
+}
+
 int guarded_main(int argc, char** argv) {
   prepare_standard_streams();
   Arguments args, shown;
@@ -224,15 +267,25 @@ int guarded_main(int argc, char** argv) {
     } catch (const ClosedPipe&) {
       return kExitIo;
     } catch (const std::bad_alloc&) {
-      return internal_error("this machine has not enough memory for the scenario", "", shown);
+      throw;
     } catch (const std::exception& e) {
+      const auto* system = dynamic_cast<const std::system_error*>(&e);
+      if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
+        return internal_error("the system lets this user start no more threads",
+                              "`ulimit -u` says how many there may be.\n", shown);
       return internal_error(std::string("internal error: ") + e.what(),
                             "This is a bug in Stepcast " STEPCAST_VERSION
                             ", not in your scenario. Please report it with this text, the command "
                             "line\nand the scenario file.\n",
                             shown);
     }
-  } catch (...) {  // standard output is gone while an error is printed there
+  } catch (const std::bad_alloc&) {
+    say_out_of_memory(shown.json);
+    return kExitInternal;
+  } catch (const InputError& e) {  // standard output is gone while an error is printed there
+    write_stderr(render_diagnostics(e.diagnostics, {}, ""));
+    return kExitIo;
+  } catch (...) {
     return kExitIo;
   }
 }

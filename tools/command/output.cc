@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -82,21 +83,25 @@ std::string resolved(const std::string& path) {
 
 constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
 
-// The file that a signal which ends the process removes: all that a signal handler may know.
-std::array<char, PATH_MAX> temporary_file{};
-volatile std::sig_atomic_t has_temporary_file = 0;
+// The files that a signal which ends the process removes: all that a signal handler may know.
+std::array<std::array<char, PATH_MAX>, kMostTemporaryFiles> temporary_files{};
+volatile std::sig_atomic_t temporary_count = 0;
 
 // The process then ends as if the signal had not been caught: with status 128 + number in a shell.
 void remove_temporary_and_end(int signal) {
-  if (has_temporary_file != 0) ::unlink(temporary_file.data());
+  remove_temporary_files();
   std::signal(signal, SIG_DFL);
   ::raise(signal);  // delivered when this returns
 }
 
-void remember_temporary(const std::string& path) {
-  if (path.size() >= temporary_file.size()) return;
-  std::memcpy(temporary_file.data(), path.c_str(), path.size() + 1);
-  has_temporary_file = 1;
+void remember_temporary(std::span<const std::string> paths) {
+  temporary_count = 0;
+  int count = 0;
+  for (const std::string& path : paths.first(std::min(paths.size(), temporary_files.size())))
+    if (path.size() < PATH_MAX)
+      std::memcpy(temporary_files[static_cast<size_t>(count++)].data(), path.c_str(),
+                  path.size() + 1);
+  temporary_count = count;
   for (const int signal : kEndingSignals) {
     struct sigaction before {};
     if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
@@ -107,7 +112,7 @@ void remember_temporary(const std::string& path) {
 }
 
 void forget_temporary() {
-  has_temporary_file = 0;
+  temporary_count = 0;
 }
 
 // No signal that ends the process arrives meanwhile.
@@ -188,6 +193,24 @@ void draw_on_stderr(std::string_view text) noexcept {
   write_all(STDERR_FILENO, text);
 }
 
+void draw_on_stdout(std::string_view text) noexcept {
+  write_all(STDOUT_FILENO, text);
+}
+
+void remove_temporary_files() noexcept {
+  for (int i = 0; i < temporary_count; ++i)
+    ::unlink(temporary_files[static_cast<size_t>(i)].data());
+}
+
+TemporaryFiles::TemporaryFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {
+  remember_temporary(paths_);
+}
+
+TemporaryFiles::~TemporaryFiles() {
+  for (const std::string& path : paths_) ::unlink(path.c_str());
+  forget_temporary();
+}
+
 OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0) {
@@ -212,7 +235,7 @@ void OutputFile::open_temporary() {
   {
     const SignalsBlocked blocked;  // until the handler knows the name
     fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-    if (fd_ >= 0) remember_temporary(temporary_);
+    if (fd_ >= 0) remember_temporary({&temporary_, 1});
   }
   if (fd_ < 0) {
     const int error = errno;

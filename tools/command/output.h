@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/command/command.h"
 
@@ -34,8 +35,9 @@ std::string read_whole_file(const std::string& path);
 void write_stdout(std::string_view text);
 // Failures are ignored: there is nowhere to report them.
 void write_stderr(std::string_view text) noexcept;
-// To a terminal that is standard error, cursor movements included.
+// As it stands, cursor movements included, and without taking memory; failures are ignored.
 void draw_on_stderr(std::string_view text) noexcept;
+void draw_on_stdout(std::string_view text) noexcept;
 
 // A file that appears under its name only when it is complete: written beside it, synced, renamed.
 // Devices and pipes are written directly.  Every failure is an InputError: E501 the file exists
@@ -62,6 +64,23 @@ class OutputFile {
   int fd_ = -1;
   bool force_ = false;
 };
+
+// Files beside an output that a library writes by itself: removed at the end, and by a signal that
+// ends the process.  REQUIRES: at most kMostTemporaryFiles; no OutputFile meanwhile.
+constexpr size_t kMostTemporaryFiles = 4;
+class TemporaryFiles {
+ public:
+  explicit TemporaryFiles(std::vector<std::string> paths);
+  TemporaryFiles(const TemporaryFiles&) = delete;
+  TemporaryFiles& operator=(const TemporaryFiles&) = delete;
+  ~TemporaryFiles();
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+// What is being written, if there is anything: for who ends the process at once.
+void remove_temporary_files() noexcept;
 
 // What OutputFile says of a file that is there and must not be overwritten, before there is
 // anything to write.  Throws InputError E501.

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -191,6 +192,29 @@ TEST_F(Store, LosesNothingThatWasCommittedWhenItsProcessIsKilled) {
 TEST_F(Store, DropsWhatWasNotCommitted) {
   { StepStore(path()).keep(row(1)); }
   EXPECT_TRUE(rows_of(path()).empty());
+}
+
+// Wherever SQLite runs out of memory, that is what is said: not that a file is damaged or foreign.
+TEST_F(Store, SaysThatMemoryIsOutWhereItIs) {
+  make(path(), 0, 20);
+  const auto all = rows_of(path()).size();
+  const sqlite3_int64 used = sqlite3_memory_used();
+  int refused = 0, read = 0;
+  for (sqlite3_int64 more = 1; more < (1 << 19) && read == 0; more += 64) {
+    sqlite3_hard_heap_limit64(used + more);
+    try {
+      EXPECT_EQ(rows_of(path()).size(), all) << more;
+      ++read;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    } catch (const InputError& e) {
+      ADD_FAILURE() << more << ' ' << e.diagnostics.front().message;
+    }
+    sqlite3_hard_heap_limit64(0);
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_EQ(read, 1);
+  EXPECT_EQ(rows_of(path()).size(), all);
 }
 
 TEST_F(Store, LeavesOneFile) {

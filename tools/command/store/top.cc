@@ -60,10 +60,10 @@ int64_t rows_in(const std::string& file) {
 
 // Puts the file in the place of another, which is no longer there, nor are its logs: SQLite would
 // take what they say for what was written last to the new one.  Throws InputError E510 if another
-// process has the old one open.
-void replace_store(const std::string& made, const std::string& to) {
+// process has the old one open.  Without --force a file that appeared meanwhile is left alone.
+void replace_store(const std::string& made, const std::string& to, bool force) {
   std::error_code error;
-  if (fs::exists(to, error)) {
+  if (force && fs::exists(to, error)) {
     try {
       StepStore(to).close();
     } catch (const InputError& e) {
@@ -72,7 +72,10 @@ void replace_store(const std::string& made, const std::string& to) {
     }
   }
   remove_logs(to);
-  fs::rename(made, to, error);
+  if (force)
+    fs::rename(made, to, error);
+  else
+    fs::create_hard_link(made, to, error);
   if (error) fail_to_write(to, error.message());
 }
 
@@ -91,7 +94,9 @@ int merge_command(const Arguments& args, const Terminal&) {
   // Made beside it: a merge that fails leaves what was there.
   const std::string temporary = fmt::format("{}.{}.part", to, ::getpid());
   int64_t rows = 0, distinct = 0;
-  try {
+  {
+    const TemporaryFiles made(
+        {temporary, temporary + "-wal", temporary + "-journal", temporary + "-shm"});
     // Of a process that had the same number and was killed.
     if (fs::remove(temporary, error); error) fail_to_write(temporary, error.message());
     remove_logs(temporary);
@@ -103,10 +108,7 @@ int merge_command(const Arguments& args, const Terminal&) {
       });
     all.close();
     distinct = rows_in(temporary);
-    replace_store(temporary, to);
-  } catch (...) {
-    for (const char* more : {"", "-wal", "-journal", "-shm"}) fs::remove(temporary + more, error);
-    throw;
+    replace_store(temporary, to, args.force);
   }
   if (const int64_t there = rows_in(to); there != distinct)
     throw file_error(
