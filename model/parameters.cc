@@ -53,7 +53,7 @@ int64_t attention_parameters(const Shard& s) {
   }
   int64_t count = s.hidden * s.qkv + s.hidden * s.q;
   if (model.attention_gate) count += s.hidden * s.q;
-  if (model.attention_bias) count += s.qkv;
+  if (model.attention_bias) count += s.qkv + (model.attention_gate ? s.q : 0);
   if (model.attention_output_bias) count += s.hidden;
   count += qk_norm_parameters(model, s.q, s.key);
   if (model.attention_sinks) count += s.heads;

@@ -34,7 +34,8 @@ Count ordinary_attention(const Transformer& t) {
   const int64_t q = t.heads * t.head_dim;
   const int64_t qkv = q + 2 * t.kv_heads * t.head_dim;
   Count c{t.hidden * qkv + q * t.hidden, 0};
-  if (t.attention_bias) c.vectors += qkv;
+  // The gate comes out of the projection of the queries, with its bias.
+  if (t.attention_bias) c.vectors += qkv + (t.attention_gate ? q : 0);
   if (t.attention_gate) c.matrices += t.hidden * q;
   c.vectors += qk_norm_parameters(t, q, t.kv_heads * t.head_dim);
   return c;
@@ -222,6 +223,8 @@ LayerKind layer_kind(const Transformer& t, int64_t layer) {
 LayerKind prediction_kind(const Transformer& t) {
   LayerKind kind = layer_kind(t, t.layers - 1);
   kind.predicts = true;
+  kind.indexes =
+      t.index_topk > 0;  // of its own, even if the last layer shares the choice of another
   if (t.bare.empty()) return kind;
   // Where layers are one branch each, a module has two of them: attention, and experts if the model
   // has any (Nemotron 3: mtp_layers_block_type).
@@ -271,7 +274,10 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
     if (kind.attends()) {
       LayerKind seen = kind;
       if (sparse) seen.window = t.index_topk;
-      flops += pair * attention_pairs(seen, tokens, causal && !kind.bidirectional);
+      // Full attention counts all pairs, but of sparse attention those that are chosen at most.
+      flops +=
+          pair * (sparse && !causal ? tokens * std::min(tokens, static_cast<double>(t.index_topk))
+                                    : attention_pairs(seen, tokens, causal && !kind.bidirectional));
     }
     if (kind.indexes) flops += scored * attention_pairs(kind, tokens, causal);
     if (kind.recurs()) flops += tokens * state * (kind.mixer == Mixer::mamba2 ? 2 : 3);

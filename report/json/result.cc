@@ -282,7 +282,12 @@ std::string compare_json(std::span<const Result> results, std::span<const std::s
       write_result(json, result);
       if (i < whole_runs.size() && whole_runs[i])
         json.object("job", [&] { write_whole_run(json, *whole_runs[i]); });
-      if (i < energies.size() && energies[i]) write_step_energy(json, *energies[i]);
+      if (i < energies.size()) {
+        if (energies[i])
+          write_step_energy(json, *energies[i]);
+        else
+          json.member("energy", std::optional<double>{});
+      }
       ++i;
     });
     json.objects("left_out", left_out, [&](const LeftOut& l) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -351,19 +352,22 @@ std::string step_energies_table(std::span<const std::optional<StepEnergy>> energ
                                 std::span<const std::string> names) {
   std::vector<std::vector<std::string>> rows{
       {"energy", "a token", "a step", "W a GPU", "W of hosts a GPU"}};
-  std::string assumed;
+  std::string assumed, unknown;
+  std::set<std::string> said;
   for (size_t i = 0; i < energies.size(); ++i) {
     if (const auto& e = energies[i]) {
       rows.push_back({"  " + escape_text(names[i]), metric(e->joules_per_token, "J"),
                       metric(e->joules, "J"), fixed(e->gpu_watts, 0), fixed(e->host_watts, 0)});
-      if (assumed.empty()) assumed = e->assumed;
+      if (!e->assumed.empty() && said.insert(e->assumed).second)
+        assumed += "assumed: " + e->assumed + '\n';
     } else {
       rows.push_back({"  " + escape_text(names[i]), "-", "", "", ""});
+      unknown = "-: the power of the GPU is not known (cluster.node.gpu.power)\n";
     }
   }
   std::string text = "\n";
   for (const std::string& line : align_columns(rows, "<>>>>")) text += line + '\n';
-  return text + (assumed.empty() ? "" : "assumed: " + assumed + '\n');
+  return text + unknown + assumed;
 }
 
 std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,

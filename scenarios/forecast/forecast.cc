@@ -193,9 +193,15 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   flops.korthikanti = flops.full_attention;
   if (plan.recompute == Recompute::selective && plan.recompute_modules.core_attention) {
     // Attention products alone: what a model of twice the sequence would add.
-    const int64_t width = query_dim(model) + value_dim(model);
+    const bool sparse = model.index_topk > 0;
+    const int64_t width =
+        sparse ? 2 * model.kv_rank + model.qk_rope_dim : query_dim(model) + value_dim(model);
+    const double keys = sparse ? std::min(seq, static_cast<double>(model.index_topk)) : seq;
+    int64_t attending = 0;
+    for (int64_t layer = 0; layer < model.layers; ++layer)
+      attending += layer_kind(model, layer).attends() ? 1 : 0;
     const double attention =
-        2 * sequences * seq * seq * static_cast<double>(model.heads * width * model.layers);
+        2 * sequences * seq * keys * static_cast<double>(model.heads * width * attending);
     flops.korthikanti += 3 * attention;
   } else if (plan.recompute == Recompute::full) {
     flops.korthikanti += forward - head_matmul_flops(model, sequences, seq);

@@ -60,11 +60,12 @@ const ModelFamily* family_of(const Value& model, const ImportSources& in) {
 
 // Files for several versions of a class write a value under both of its names.
 void drop_second_names(const ModelFamily& family, Value& model) {
-  std::vector<std::pair<std::string_view, std::string>> said;
+  // Names as texts of their own: a key's may be a view of a member, which erase_if moves.
+  std::vector<std::pair<std::string, std::string>> said;
   std::erase_if(model.members, [&](const Member& m) {
     const ConfigKey key = find_config_key(family, m.key);
     if (key.use != KeyUse::read || !m.value.is_scalar()) return false;
-    const std::pair<std::string_view, std::string> now{key.name, m.value.text};
+    const std::pair<std::string, std::string> now{key.name, m.value.text};
     if (std::ranges::count(said, now) > 0) return true;
     said.push_back(now);
     return false;

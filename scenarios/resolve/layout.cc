@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "model/shard.h"
 #include "scenarios/document/number.h"
 #include "sim/text.h"
 
@@ -422,11 +423,57 @@ void resolve_batch(const PlanInputs& in, Plan& plan) {
   warn_thousands(in, "batch.encoder_seq");
 }
 
-// The largest tensor of a microbatch has to be countable in bytes.
+namespace {
+
+double wide(int64_t n) {
+  return static_cast<double>(n);
+}
+
+// Numbers a token in the widest tensor of recurrent layers and of sparse attention, on a share of
+// 1 / tp of the heads; `tokens` and `keys` on a rank.
+double mixer_row(const Transformer& m, double tokens, double keys, double tp) {
+  double row = 0;
+  if (has_recurrent_layers(m)) {
+    const Recurrence& r = m.recurrence;
+    const double chunk = std::min({wide(r.chunk), tokens, std::max(1.0, keys)});
+    const double chunks = (tokens + chunk - 1) / chunk;
+    // Queries, keys and values of each head; products and states of chunks in fp32, with gradients.
+    row = std::max({wide(recurrent_input_width(m, Mixer::gated_delta_net)),
+                    wide(r.heads) * wide(2 * r.state + 2 * r.head_dim), 2 * wide(r.heads) * chunk,
+                    4 * wide(r.values()) * wide(r.state) * chunks / tokens}) /
+          tp;
+  }
+  if (m.index_topk > 0) {
+    const double absorbed = wide(m.heads) * wide(m.kv_rank + m.qk_rope_dim) / tp;
+    row = std::max({row, absorbed, 2 * std::min(wide(m.index_topk), keys),
+                    wide(m.index_heads) * wide(m.index_dim + 1) + wide(m.index_dim),
+                    wide(m.hidden + m.q_rank)});
+  }
+  return row;
+}
+
+// Bytes of the largest tensor on one GPU.  Experts get the same numbers of tokens.
+double largest_tensor(const PlanInputs& in, const Plan& plan) {
+  const Transformer& m = *in.model;
+  const Shard s(m, plan, std::max(plan.seq, plan.encoder_seq));
+  const double tp = wide(plan.tp), tokens = std::max(1.0, wide(s.tokens)), keys = wide(s.keys);
+  const int64_t of_expert = std::max((m.gated ? 2 : 1) * m.moe_ffn / plan.etp, expert_input(m));
+  const double routed = wide(m.experts_per_token) * wide(plan.etp) * wide(of_expert) / tp;
+  double row = std::max({wide(s.hidden), wide(s.up), wide(s.qkv), routed,
+                         2 * wide(m.shared_ffn) / tp, mixer_row(m, tokens, keys, tp)}) *
+               s.element;
+  constexpr double kFp32 = 4;
+  if (plan.trains()) row = std::max(row, kFp32 * wide(s.logits()));
+  if (in.values.is("kernels.attention", false)) row = std::max(row, kFp32 * wide(s.heads) * keys);
+  return tokens * row;
+}
+
+}  // namespace
+
+// The largest tensor of a microbatch has to be countable in bytes, on one GPU by its allocator.
 void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   if (in.model == nullptr || !in.values.has("batch.seq")) return;
   const auto seq = static_cast<double>(plan.seq);
-  const auto wide = [](int64_t n) { return static_cast<double>(n); };
   const Transformer& m = *in.model;
   int64_t multiple = 1;
   in.values.read("parallel.vocab_multiple", multiple);
@@ -434,15 +481,20 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
       std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + wide(multiple) * wide(plan.tp),
                 wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim),
                 wide(plan.ep) * wide(plan.etp) * wide(m.hidden),
-                wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden)});
+                wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden),
+                mixer_row(m, std::max(1.0, seq), seq, 1)});
   const double bytes =
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
-  if (bytes < 1e18) return;
+  constexpr double kTebibyte = 1099511627776;
+  const bool countable = bytes < 1e18;
+  if (countable && largest_tensor(in, plan) < kTebibyte) return;
   in.values.refuse(
       "E123", "batch.seq",
-      fmt::format("a microbatch of {} x {} tokens needs more bytes than can be counted",
-                  plan.micro_batch, plan.seq),
-      "at most 10^18: take a smaller batch.seq, batch.micro or model");
+      fmt::format(
+          "a microbatch of {} x {} tokens needs {}", plan.micro_batch, plan.seq,
+          countable ? "a tensor of 1 TiB or more on one GPU" : "more bytes than can be counted"),
+      countable ? "take a smaller batch.seq, batch.micro or model, or split it: tp, cp"
+                : "at most 10^18: take a smaller batch.seq, batch.micro or model");
 }
 
 // ----------------------------------------------------------------------------- context parallelism

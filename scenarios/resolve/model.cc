@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -226,8 +227,14 @@ class Overlay {
 
   // Files for several versions of a class write both of its names.
   static bool says_the_same(WrittenIn origin, const Member& a, const Member& b) {
-    return origin == WrittenIn::file && a.value.is_scalar() && b.value.is_scalar() &&
-           a.value.text == b.value.text;
+    const auto same = [](const Value& x, const Value& y) {
+      return x.is_scalar() && y.is_scalar() && x.text == y.text;
+    };
+    const bool lists =
+        a.value.kind == Value::Kind::sequence && b.value.kind == Value::Kind::sequence;
+    return origin == WrittenIn::file &&
+           (lists ? std::ranges::equal(a.value.items, b.value.items, same)
+                  : same(a.value, b.value));
   }
 
   static bool is_selector(WrittenIn origin, std::string_view key) {
@@ -363,6 +370,7 @@ constexpr WordOfLayer kLayerWords[] = {
     {"full_attention", LayerWord::attention},
     {"sliding_attention", LayerWord::window},
     {"attention", LayerWord::attention},
+    {"chunked_attention", LayerWord::attention},  // Llama 4: the chunks are left out
     {"deepseek_sparse_attention", LayerWord::attention},
     {"linear_attention", LayerWord::recurrent},
     {"mamba", LayerWord::recurrent},
@@ -521,7 +529,12 @@ class ModelReader {
 
   void read_latent_attention() {
     t_.kv_rank = whole("kv_lora_rank", 0, kMostWidth, 0);
-    if (t_.kv_rank == 0) return;
+    if (t_.kv_rank == 0) {
+      if (whole("index_topk", 0, kMostRows, 0) > 0 && ok_)
+        refuse("E127", "an indexer chooses keys of latent attention: index_topk needs kv_lora_rank",
+               place({"kv_lora_rank", "index_topk"}));
+      return;
+    }
     t_.q_rank = whole("q_lora_rank", 0, kMostWidth, 0);
     t_.qk_nope_dim = needed("qk_nope_head_dim", kMostHeads);
     t_.qk_rope_dim = needed("qk_rope_head_dim", kMostHeads);
@@ -537,25 +550,56 @@ class ModelReader {
 
   // Which layers choose keys themselves.
   void read_indexers() {
-    const Value* types = find("indexer_types");
     if (t_.index_topk == 0) return;
-    if (types == nullptr) return read_indexer_interval();
+    if (find("indexer_types") != nullptr)
+      read_indexer_types();
+    else if (find("index_topk_pattern") != nullptr)
+      read_indexer_pattern();
+    else
+      read_indexer_interval();
+    if (ok_ && !t_.indexers.empty() && t_.indexers.front() == 0)
+      refuse("E127", "the first layer has no choice of keys to share",
+             place({"indexer_types", "index_topk_pattern", "index_skip_topk_offset",
+                    "index_topk_freq"}));
+  }
+
+  // `full` or `shared` for each layer (GLM-5.2).
+  void read_indexer_types() {
+    const Value* types = find("indexer_types");
     if (types->kind != Value::Kind::sequence)
       return refuse("E107", "'indexer_types' must be a list of words", types->mark);
-    if (static_cast<int64_t>(types->items.size()) < t_.layers)
-      return refuse(
-          "E127",
-          fmt::format("indexer_types names {} of the {} layers", types->items.size(), t_.layers),
-          place({"indexer_types", "num_hidden_layers"}));
     for (const Value& type : types->items) {
       if (type.text != "full" && type.text != "shared")
         return refuse("E125", "'indexer_types' cannot have '" + escape_text(type.text) + '\'',
                       type.mark, "each is full or shared");
       t_.indexers.push_back(type.text == "full");
     }
+    cut_indexers("indexer_types");
+  }
+
+  // ... or F and S (GLM-5).
+  void read_indexer_pattern() {
+    const Value* pattern = find("index_topk_pattern");
+    const auto letters = read_text(*pattern, "index_topk_pattern", problems_);
+    ok_ = ok_ && letters.has_value();
+    for (const char letter : letters.value_or("")) {
+      if (letter != 'F' && letter != 'S')
+        return refuse("E125",
+                      "'index_topk_pattern' cannot have '" + escape_text({&letter, 1}) + '\'',
+                      pattern->mark, "each layer is F, with an indexer, or S, which shares one");
+      t_.indexers.push_back(letter == 'F');
+    }
+    cut_indexers("index_topk_pattern");
+  }
+
+  // What is named beyond the layers is of prediction modules.
+  void cut_indexers(const char* key) {
+    if (!ok_) return;
+    if (static_cast<int64_t>(t_.indexers.size()) < t_.layers)
+      return refuse("E127",
+                    fmt::format("{} names {} of the {} layers", key, t_.indexers.size(), t_.layers),
+                    place({key, "num_hidden_layers"}));
     t_.indexers.resize(static_cast<size_t>(t_.layers));
-    if (!t_.indexers.empty() && t_.indexers.front() == 0)
-      refuse("E127", "the first layer has no choice of keys to share", types->mark);
   }
 
   // One of so many, from an offset on (GLM-5.2).
@@ -618,8 +662,22 @@ class ModelReader {
     const Value* types = find("layer_types");
     if (types != nullptr && types->kind != Value::Kind::sequence)
       return refuse("E107", "'layer_types' must be a list of words", types->mark);
-    if (types != nullptr)
-      for (const Value& type : types->items) add_word(type.text, type.mark);
+    if (types == nullptr) return;
+    const bool matter = words_matter();
+    for (const Value& type : types->items) {
+      const bool known = layer_word(type.text).has_value();
+      add_word(known || matter ? type.text : "attention", type.mark);
+    }
+    const auto attends = [](LayerWord w) {
+      return w == LayerWord::attention || w == LayerWord::window;
+    };
+    if (!matter && std::ranges::all_of(words_, attends)) words_.clear();
+  }
+
+  // Whether there is something that one layer has and another does not.
+  bool words_matter() {
+    if (find("linear_mixer") != nullptr || flag("one_branch_layers", false)) return true;
+    return whole("sliding_window", 0, kMostRows, 0) > 0 && flag("use_sliding_window", true);
   }
 
   void add_word(const std::string& written, const Mark& mark) {
@@ -654,8 +712,13 @@ class ModelReader {
       for (const Value& item : attend->items) {
         const auto n = read_whole(item, "attn_layer_indices", problems_, 0, kMostLayers);
         ok_ = ok_ && n.has_value();
-        if (n && *n < static_cast<int64_t>(words_.size()))
-          words_[static_cast<size_t>(*n)] = LayerWord::attention;
+        if (!ok_) return;
+        if (*n >= t_.layers)
+          return refuse(
+              "E127",
+              fmt::format("attn_layer_indices has layer {} of {}, counted from 0", *n, t_.layers),
+              place({"attn_layer_indices", "num_hidden_layers"}));
+        words_[static_cast<size_t>(*n)] = LayerWord::attention;
       }
     }
     if (words_.empty() || !ok_) return;
@@ -693,7 +756,7 @@ class ModelReader {
     if (!recurs) return;
     Recurrence& r = t_.recurrence;
     r.heads = needed("linear_num_value_heads", kMostHeads);
-    r.head_dim = needed("linear_value_head_dim", kMostHeads);
+    read_recurrent_head_dim();
     r.groups = needed("linear_num_key_heads", kMostHeads);
     r.state = needed("linear_key_head_dim", kMostHeads);
     r.conv = whole("linear_conv_kernel_dim", 0, kMostHeads, 0);
@@ -702,11 +765,37 @@ class ModelReader {
     r.bias = flag("linear_bias", false);
   }
 
+  // `auto`: the heads together are as wide as the model, expanded (Bamba, Granite 4).
+  void read_recurrent_head_dim() {
+    Recurrence& r = t_.recurrence;
+    const Value* written = find("linear_value_head_dim");
+    if (written == nullptr || written->text != "auto") {
+      r.head_dim = needed("linear_value_head_dim", kMostHeads);
+      return;
+    }
+    const int64_t width = whole("mamba_expand", 1, kMostHeads, 2) * t_.hidden;
+    r.head_dim = width / r.heads;
+    if (!ok_ || !missing_.empty()) return;
+    if (width % r.heads != 0)
+      refuse("E127",
+             fmt::format("linear_num_value_heads = {} does not divide mamba_expand * hidden_size = "
+                         "{}",
+                         r.heads, width),
+             place({"linear_num_value_heads", "hidden_size"}), "or give linear_value_head_dim");
+    else if (r.head_dim > kMostHeads)
+      refuse("E123", fmt::format("heads of mamba_expand * hidden_size / {} are too wide", r.heads),
+             place({"linear_num_value_heads", "hidden_size"}));
+  }
+
   // Modules that predict further tokens have attention and experts, one after the other.
   void check_prediction() {
     if (t_.mtp_layers == 0) return;
     const Value* types = find("mtp_layers_block_type");
     const Value* pattern = find("mtp_hybrid_override_pattern");
+    if (types != nullptr && types->kind != Value::Kind::sequence)
+      return refuse("E107", "'mtp_layers_block_type' must be a list of words", types->mark);
+    if (pattern != nullptr && !pattern->is_scalar())
+      return refuse("E107", "'mtp_hybrid_override_pattern' must be a word", pattern->mark);
     std::vector<std::optional<LayerWord>> of;
     if (types != nullptr)
       for (const Value& type : types->items) of.push_back(layer_word(type.text));
@@ -742,6 +831,9 @@ class ModelReader {
     // Layers that are named one by one have experts where they say so.
     const bool named = any_layer(LayerWord::experts) || flag("one_branch_layers", false);
     if (named && !any_layer(LayerWord::experts)) t_.experts = 0;
+    if (ok_ && any_layer(LayerWord::experts) && t_.experts == 0)
+      refuse("E127", "layers are named that have experts (moe, E), but num_experts is 0",
+             place({"num_experts", "layer_types", "hybrid_override_pattern"}));
     if (t_.experts > 0) {
       t_.moe_latent = whole("moe_latent_size", 0, kMostWidth, 0);
       t_.experts_per_token = needed("num_experts_per_tok", kMostExperts);
@@ -883,14 +975,17 @@ class ModelReader {
       t_.sliding_window = windows.front();
   }
 
-  // Of the first and the last layer in floating point: the sum may not fit 64 bits.
+  // In floating point: those of one layer fit 64 bits, their sum may not.
   void check_size() {
-    const auto dense = static_cast<double>(t_.experts > 0 ? t_.dense_layers : t_.layers);
-    const double total =
-        dense * static_cast<double>(layer_parameters(t_, 0)) +
-        (static_cast<double>(t_.layers) - dense) *
-            static_cast<double>(layer_parameters(t_, t_.layers - 1)) +
+    std::map<LayerKind, double> of_kind;
+    double total =
+        static_cast<double>(prediction_parameters(t_)) +
         static_cast<double>(t_.hidden) * static_cast<double>(2 * t_.vocab + t_.max_positions);
+    for (int64_t i = 0; i < t_.layers; ++i) {
+      const auto [known, is_new] = of_kind.try_emplace(layer_kind(t_, i), 0);
+      if (is_new) known->second = static_cast<double>(layer_parameters(t_, i));
+      total += known->second;
+    }
     if (total > kMostParameters)
       refuse("E123", "the model has more than 10^15 parameters", keys_.mark);
   }

@@ -424,7 +424,7 @@ attn_layer_indices: []
 linear_mixer: mamba2  # no key of theirs
 linear_num_value_heads: 128
 linear_num_key_heads: 1
-linear_value_head_dim: 64
+linear_value_head_dim: auto
 linear_key_head_dim: 256
 linear_conv_kernel_dim: 4
 linear_conv_bias: true
@@ -446,10 +446,11 @@ max_position_embeddings: 2048
 num_experts: 8
 num_experts_per_tok: 2
 shared_expert_intermediate_size: 1024
+attn_layer_indices: []  # where layer_types says nothing
 linear_mixer: mamba2  # no key of theirs
 linear_num_value_heads: 128
 linear_num_key_heads: 1
-linear_value_head_dim: 64
+linear_value_head_dim: auto
 linear_key_head_dim: 256
 linear_conv_kernel_dim: 4
 linear_conv_bias: true
@@ -1128,7 +1129,8 @@ constexpr std::string_view kRareVocabulary[] = {
     "attn_output_gate", "full_attention_interval", "linear_num_value_heads", "linear_num_key_heads",
     "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
-    "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers"};
+    "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers",
+    "index_topk_pattern", "mamba_expand"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -1170,6 +1172,7 @@ constexpr Alias kAliases[] = {
     {"bamba", "mamba_conv_bias", "linear_conv_bias"},
     {"bamba", "mamba_proj_bias", "linear_bias"},
     {"bamba", "mamba_chunk_size", "linear_chunk_size"},
+    {"granitemoehybrid", "layers_block_type", "layer_types"},
     {"granitemoehybrid", "mamba_n_heads", "linear_num_value_heads"},
     {"granitemoehybrid", "mamba_d_head", "linear_value_head_dim"},
     {"granitemoehybrid", "mamba_n_groups", "linear_num_key_heads"},
@@ -1246,11 +1249,10 @@ constexpr std::string_view kIgnored[] = {
     "scale_attention_softmax_in_fp32", "inference_runner", "validate_runner_input",
     "max_sequence_length", "max_batch_size", "pre_allocate_kv_cache", "use_dynamic_ntk",
     "use_logn_attn", "for_llm_init", "indexer_rope_interleave", "index_share_for_mtp_iteration",
-    "index_topk_pattern", "moe_router_dtype", "mtp_use_dedicated_embeddings", "attn_type_list",
-    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "use_mamba_kernels", "mamba_hidden_act",
-    "mamba_proj_bias", "mamba_expand", "expand", "time_step_floor", "time_step_max",
-    "time_step_min", "time_step_limit", "time_step_rank", "residual_in_fp32",
-    "moe_shared_expert_overlap", "z_loss_coefficient", "normalization_function",
+    "moe_router_dtype", "mtp_use_dedicated_embeddings", "attn_type_list", "mamba_ssm_dtype",
+    "mamba_ssm_cache_dtype", "use_mamba_kernels", "mamba_hidden_act", "mamba_proj_bias", "expand",
+    "time_step_floor", "time_step_max", "time_step_min", "time_step_limit", "time_step_rank",
+    "residual_in_fp32", "moe_shared_expert_overlap", "z_loss_coefficient", "normalization_function",
     "sliding_window_size", "partial_rotary_factors",
     // loss and generation
     "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",

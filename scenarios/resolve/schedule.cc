@@ -393,8 +393,11 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
                      "cp = 1, or a schedule of whole sequences such as 1f1b");
     return false;
   }
-  if (s.seq_splits > 1 && in.model != nullptr &&
-      (in.model->index_topk > 0 || has_recurrent_layers(*in.model))) {
+  const auto mixes = [](const Transformer& m) {
+    return m.index_topk > 0 || has_recurrent_layers(m);
+  };
+  if (s.seq_splits > 1 && ((in.model != nullptr && mixes(*in.model)) ||
+                           (plan.teacher.has_value() && mixes(*plan.teacher)))) {
     in.problems.add("E130",
                     fmt::format("not supported yet: {} cuts sequences of recurrent layers or of "
                                 "sparse attention into pieces",

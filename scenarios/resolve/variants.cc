@@ -47,14 +47,17 @@ std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& 
   return {};
 }
 
-// What resolve_context() finds wrong with the teacher.  Asked only once the student has passed it.
+// What resolve_context() and check_mixers() find wrong with the teacher.  Asked only once the
+// student has passed them.
 std::optional<Misfit> misfit_of_context(const PlanInputs& in, const Transformer& teacher,
                                         Plan plan) {
   if (in.problems.any()) return {};
   Problems found;
   std::vector<std::string> said;
   FieldValues values(in.values, found);
-  resolve_context({values, found, said, &teacher, in.cluster, in.gpus}, plan);
+  const PlanInputs of_teacher{values, found, said, &teacher, in.cluster, in.gpus};
+  resolve_context(of_teacher, plan);
+  check_mixers(of_teacher, plan);
   if (!found.any()) return {};
   const Diagnostic d = found.diagnostics().front();
   return Misfit{d.code, "the teacher: " + d.message, d.help};

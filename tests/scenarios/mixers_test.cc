@@ -123,6 +123,111 @@ TEST(Mixers, RefuseWhatDoesNotGoWithThem) {
               HasSubstr("not supported yet: unfused attention"));
 }
 
+// Of a teacher, too.
+TEST(Mixers, RefuseWhatDoesNotGoWithThemInATeacher) {
+  const std::string student =
+      "model: llama3.2-1b\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n"
+      "distill: {teacher: {model_type: qwen3_5_text, vocab_size: 128256, hidden_size: 1024, "
+      "num_hidden_layers: 8, num_attention_heads: 8, num_key_value_heads: 8}}\n";
+  EXPECT_EQ(failure(student).codes, "");
+  for (const char* rest :
+       {"parallel: {cp: 2}", "recompute: per-op", "parallel: {pp: 2}\nschedule: {kind: seq1f1b}"})
+    EXPECT_THAT(failure(student + rest).codes, HasSubstr("E130")) << rest;
+}
+
+// One layer in the middle, or many whose parameters together do not fit 64 bits.
+TEST(Mixers, BeyondCountingAreRefused) {
+  const std::string huge =
+      "model: {model_type: nemotron_h, hidden_size: 1048576, num_attention_heads: 8, "
+      "num_key_value_heads: 8, head_dim: 128, mamba_num_heads: 65536, mamba_head_dim: 65536, "
+      "n_groups: 65536, ssm_state_size: 65536, hybrid_override_pattern: '";
+  for (const std::string& pattern : {std::string("*M*"), std::string(1000, 'M')})
+    EXPECT_EQ(problem(text_of(huge + pattern + "'")),
+              "E123: the model has more than 10^15 parameters");
+  EXPECT_EQ(failure("model: {model_type: nemotron_h, mamba_num_heads: 8192, mamba_head_dim: 64, "
+                    "ssm_state_size: 65536, hybrid_override_pattern: 'M*M-'}\n"
+                    "cluster: dgx-h100 x 1\nbatch: {global: 8, seq: 8192}")
+                .codes,
+            "E123");
+  EXPECT_EQ(failure("model: {preset: llama3-8b, num_hidden_layers: 1, intermediate_size: 16777216}"
+                    "\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 131072}")
+                .codes,
+            "E123");
+}
+
+TEST(Mixers, WordsOfLayersMatterOnlyWhereLayersDiffer) {
+  const auto llama = [](const std::string& more) {
+    return "model: {preset: llama3.2-1b, num_hidden_layers: 2, " + more +
+           "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}";
+  };
+  for (const char* types : {"[chunked_attention, full_attention]", "[odd, full_attention]"})
+    EXPECT_TRUE(load(llama("layer_types: " + std::string(types))).model.windows.empty());
+  EXPECT_EQ(load(llama("sliding_window: 64, layer_types: [chunked_attention, sliding_attention]"))
+                .model.windows,
+            (std::vector<int64_t>{0, 64}));
+  EXPECT_EQ(problem(llama("sliding_window: 64, layer_types: [odd, full_attention]")),
+            "E130: layers of type 'odd' are not supported yet");
+}
+
+TEST(Mixers, ShareIndexersByAPattern) {
+  const auto indexers = [](const std::string& more) {
+    return load(text_of(kChosen, more)).model.indexers;
+  };
+  EXPECT_EQ(indexers(", index_topk_pattern: FSFS, index_topk_freq: 4"),
+            (std::vector<uint8_t>{1, 0, 1, 0}));
+  EXPECT_TRUE(indexers(", index_topk_pattern: null").empty());
+  for (const char* more :
+       {", index_topk_pattern: SFFF", ", index_topk_freq: 4, index_skip_topk_offset: 0"})
+    EXPECT_EQ(problem(text_of(kChosen, more)),
+              "E127: the first layer has no choice of keys to share");
+  EXPECT_THAT(problem(text_of(kChosen, ", index_topk_pattern: FSXS")), HasSubstr("E125"));
+  EXPECT_EQ(problem(text_of(kChosen, ", index_topk_pattern: FS")),
+            "E127: index_topk_pattern names 2 of the 4 layers");
+  EXPECT_EQ(problem(text_of(kChosen, ", kv_lora_rank: 0")),
+            "E127: an indexer chooses keys of latent attention: index_topk needs kv_lora_rank");
+}
+
+TEST(Mixers, OfGraniteAreMambaUnlessItSaysOtherwise) {
+  const std::string granite =
+      "model: {model_type: granitemoehybrid, num_hidden_layers: 2, hidden_size: 2048, "
+      "num_attention_heads: 16, mamba_n_heads: 64";
+  const Transformer none = load(text_of(granite)).model;
+  EXPECT_EQ(none.mixers, (std::vector<Mixer>{Mixer::mamba2, Mixer::mamba2}));
+  EXPECT_EQ(none.recurrence.head_dim, 64);
+  EXPECT_EQ(load(text_of(granite, ", layers_block_type: [mamba, attention]")).model.mixers,
+            (std::vector<Mixer>{Mixer::mamba2, Mixer::attention}));
+  EXPECT_EQ(load(text_of(granite, ", mamba_d_head: auto, mamba_expand: 4")).model.recurrence,
+            load(text_of(granite, ", mamba_d_head: 128")).model.recurrence);
+  EXPECT_EQ(problem("model: {model_type: bamba, mamba_n_heads: 127}\ncluster: dgx-h100 x 1\n"
+                    "batch: {global: 8, seq: 4096}"),
+            "E127: linear_num_value_heads = 127 does not divide mamba_expand * hidden_size = 8192");
+}
+
+TEST(Mixers, WithListsThatDoNotFitAreRefused) {
+  EXPECT_THAT(problem("model: {model_type: nemotron_h, n_routed_experts: 0, "
+                      "hybrid_override_pattern: 'ME'}\ncluster: dgx-h100 x 1\n"
+                      "batch: {global: 8, seq: 4096}"),
+              HasSubstr("E127: layers are named that have experts"));
+  EXPECT_THAT(problem("model: {model_type: bamba, attn_layer_indices: [32]}\n"
+                      "cluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}"),
+              HasSubstr("E127: attn_layer_indices has layer 32 of 32"));
+  for (const char* more :
+       {"mtp_layers_block_type: attention", "mtp_hybrid_override_pattern: ['*', E]"})
+    EXPECT_THAT(
+        problem(text_of(kHybrid, ", hybrid_override_pattern: 'ME', num_nextn_predict_layers: 1, " +
+                                     std::string(more))),
+        HasSubstr("E107"));
+}
+
+TEST(Mixers, GatesHaveABiasWhereQueriesHaveOne) {
+  const auto count = [](const std::string& more) {
+    return parameters(load(text_of(kDelta, more)).model);
+  };
+  const std::string bias = ", attention_bias: true", ungated = ", attn_output_gate: false";
+  // Two layers attend, with 8 heads of 128.
+  EXPECT_EQ(count(bias) - count("") - (count(bias + ungated) - count(ungated)), 2 * 8 * 128);
+}
+
 // A recurrence takes as long for twice the tokens in one sequence as for two sequences.
 TEST(Mixers, OfARecurrenceCostNoMoreInLongSequences) {
   const auto flops = [](const std::string& batch) {

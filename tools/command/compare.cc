@@ -74,6 +74,9 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
     if (args.energy) energies.push_back(step_energy(scenario.cluster.node.gpu, result));
   };
   const Comparison c = compare_scenarios(scenarios_of(args), options);
+  if (args.energy && !energies.empty() &&
+      std::ranges::none_of(energies, [](const auto& e) { return e.has_value(); }))
+    refuse_energy();
   if (!args.html.empty())
     write_compare_page(c.results, c.scenarios, c.names, c.baseline, c.left_out, args);
   write_stdout(args.json ? compare_json(c.results, c.names, c.baseline, version(), c.left_out,

@@ -236,23 +236,28 @@ void say_out_of_memory(bool json) noexcept {
   draw_on_stderr(kText);
 }
 
-// Where nobody can catch it: in what libraries set up before main(), in a function that must not
-// throw.
+std::terminate_handler end_of_library = nullptr;
+
+// Where nobody can catch it: in what is set up before main(), in a function that must not throw.
+// Without an exception there was no memory even for that.
 [[noreturn]] void end_without_memory() {
+  bool out_of_memory = std::current_exception() == nullptr;
   try {
-    throw;
+    if (!out_of_memory) throw;
   } catch (const std::bad_alloc&) {
-    remove_temporary_files();
-    say_out_of_memory(false);
-    std::_Exit(kExitInternal);
+    out_of_memory = true;
   } catch (...) {
-    std::abort();
   }
+  remove_temporary_files();
+  if (!out_of_memory && end_of_library != nullptr) end_of_library();  // which says what it was
+  if (!out_of_memory) std::abort();
+  say_out_of_memory(false);
+  std::_Exit(kExitInternal);
 }
 
-// Before all that is set up before main().
+// Before all that the program sets up before main(); shared libraries begin earlier.
 [[gnu::constructor(101)]] void prepare_for_end() {
-  std::set_terminate(end_without_memory);
+  end_of_library = std::set_terminate(end_without_memory);
 }
 
 int guarded_main(int argc, char** argv) {

@@ -148,6 +148,11 @@ std::string_view version() {
   return STEPCAST_VERSION;
 }
 
+void refuse_energy() {
+  usage_error("E126", "the power of this GPU is not known, so neither is the energy",
+              "cluster.node.gpu.power, for example: -s cluster.node.gpu.power=700W");
+}
+
 void usage_error(std::string code, std::string message, std::string help) {
   throw file_error(std::move(code), std::move(message), {}, std::move(help));
 }

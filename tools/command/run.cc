@@ -141,9 +141,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (!args.html.empty()) write_page(result, scenario, args);
   const std::optional<StepEnergy> energy =
       args.energy ? step_energy(scenario.cluster.node.gpu, result) : std::nullopt;
-  if (args.energy && !energy)
-    usage_error("E126", "the power of this GPU is not known, so neither is the energy",
-                "cluster.node.gpu.power, for example: -s cluster.node.gpu.power=700W");
+  if (args.energy && !energy) refuse_energy();
   if (args.json) {
     write_stdout(run_json(result, version(), energy));
   } else {

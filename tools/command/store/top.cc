@@ -58,9 +58,14 @@ int64_t rows_in(const std::string& file) {
   return rows;
 }
 
+[[noreturn]] void refuse_existing(const std::string& file) {
+  throw file_error("E501", "'" + file + "' exists already", file, "--force overwrites it");
+}
+
 // Puts the file in the place of another, which is no longer there, nor are its logs: SQLite would
 // take what they say for what was written last to the new one.  Throws InputError E510 if another
-// process has the old one open.  Without --force a file that appeared meanwhile is left alone.
+// process has the old one open.  Without --force a store that appeared meanwhile is left alone, and
+// so are its logs.
 void replace_store(const std::string& made, const std::string& to, bool force) {
   std::error_code error;
   if (force && fs::exists(to, error)) {
@@ -71,22 +76,34 @@ void replace_store(const std::string& made, const std::string& to, bool force) {
       if (e.diagnostics.front().code == "E510") throw;
     }
   }
-  remove_logs(to);
-  if (force)
+  if (force) {
+    remove_logs(to);
     fs::rename(made, to, error);
-  else
+  } else {
+    for (const char* log : {"-wal", "-journal", "-shm"})
+      if (fs::exists(to + log, error)) refuse_existing(to + log);
     fs::create_hard_link(made, to, error);
+    if (error && error != std::errc::file_exists) {  // a file system without hard links
+      if (fs::exists(to, error)) refuse_existing(to);
+      fs::rename(made, to, error);
+    }
+  }
+  if (error == std::errc::file_exists) refuse_existing(to);
   if (error) fail_to_write(to, error.message());
 }
 
 int merge_command(const Arguments& args, const Terminal&) {
-  const std::string& to = args.output;
-  if (to.empty() || to == "-") usage_error("E003", "merge needs -o FILE", "-o all.db");
+  if (args.output.empty() || args.output == "-")
+    usage_error("E003", "merge needs -o FILE", "-o all.db");
   const std::vector<std::string> files = all_files(args);
   std::error_code error;
+  // What a link leads to is replaced, not the link.
+  std::string to = args.output;
+  if (fs::is_symlink(to, error)) to = fs::weakly_canonical(to, error).string();
   if (fs::is_directory(to, error)) fail_to_write(to, "it is a folder");
-  if (fs::exists(to, error) && !args.force)
-    throw file_error("E501", "'" + to + "' exists already", to, "--force overwrites it");
+  if (fs::exists(to, error) && !fs::is_regular_file(to, error))
+    fail_to_write(to, "it is no regular file");
+  if (fs::exists(to, error) && !args.force) refuse_existing(to);
   for (const std::string& file : files)
     if (fs::equivalent(file, to, error))
       throw file_error("E502", "'" + to + "' is one of the stores that are merged", to,
