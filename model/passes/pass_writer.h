@@ -16,7 +16,7 @@ namespace stepcast {
 // are empty.
 class GraphMemory {
  public:
-  // Takes the place of what was taken before, up to 32 MiB.
+  // Takes the place of what was taken before.  Of passes and lists of items up to 32 MiB are kept.
   void take(OpGraph graph);
 
   // A graph of nothing, its passes and the lists of its roles.

@@ -38,9 +38,9 @@ struct PassMeeting {
   bool apart = false;        // of a pass of which the ranks may be equal from the meeting on
   uint32_t op = 0;           // in Pass::ops; their number: the pass is compute alone ...
   size_t stream = kStreams;  // ... and this is no stream
-  int64_t launched =
-      0;               // host time from the begin of the pass up to it, without its own launch ...
-  int64_t launch = 0;  // ... and that; both in 1/4096 ps
+  // Host time from the begin of the pass up to it, without its own launch, and that launch; both in
+  // 1/4096 ps.
+  int64_t launched = 0, launch = 0;
   std::array<bool, kStreams> uses{};  // streams with ops from it on
   bool compute_waits = true;          // for its end; if not, the ranks must come at one time
   bool on_two_streams = true;         // nothing but compute and its own stream
@@ -48,8 +48,8 @@ struct PassMeeting {
 
 class UndisturbedPasses {
  public:
-  // `scopes`: by work, of collectives in passes; `block` are those of the tp group.  All outlive
-  // this.  O(ops of all passes and items of all roles).
+  // `scopes`: by work, of collectives in passes; `block` are those of the tp group.  REQUIRES:
+  // graph and prices outlive this.  O(ops of all passes and items of all roles).
   UndisturbedPasses(const OpGraph& graph, const Prices& prices, std::vector<Scope> scopes,
                     int64_t slow_compute, int64_t slow_communication, bool merge);
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/parameters.h"
@@ -16,6 +18,20 @@
 namespace stepcast::mixers_test {
 namespace {
 
+// One role that runs these passes, one after the other.
+void add_role(OpGraph& graph, std::initializer_list<std::pair<PassId, ActionKind>> passes) {
+  RoleOps role;
+  for (const auto& [pass, kind] : passes) {
+    Item item;
+    item.pass = pass;
+    item.has_action = true;
+    item.action.kind = kind;
+    role.items.push_back(item);
+  }
+  graph.roles.push_back(role);
+  check_graph(graph);
+}
+
 // A step of one stage: forward and backward of one microbatch.
 struct OneStage {
   OpGraph graph;
@@ -26,17 +42,8 @@ struct OneStage {
     for (int64_t i = 0; i < content.layers; ++i) content.kinds.push_back(layer_kind(model, i));
     GraphBuilder builder(graph);
     passes = add_stage_passes(builder, model, plan, content);
-    RoleOps role;
-    for (const auto& [pass, kind] : {std::pair{passes.forward, ActionKind::forward},
-                                     std::pair{passes.last_backward, ActionKind::backward}}) {
-      Item item;
-      item.pass = pass;
-      item.has_action = true;
-      item.action.kind = kind;
-      role.items.push_back(item);
-    }
-    graph.roles.push_back(role);
-    check_graph(graph);
+    add_role(graph,
+             {{passes.forward, ActionKind::forward}, {passes.last_backward, ActionKind::backward}});
   }
 
   double flops(PassId id, const std::function<bool(const std::string&)>& count) const {
@@ -282,19 +289,9 @@ TEST(Mixers, BalanceTheirMemoryInSplitBackwards) {
     StageContent content{.layers = 4, .embedding = true, .head = true};
     for (int64_t i = 0; i < 4; ++i) content.kinds.push_back(layer_kind(t, i));
     const StagePasses passes = add_stage_passes(builder, t, flash(2, 1), content, {.split = true});
-    RoleOps role;
-    for (const auto& [pass, kind] :
-         {std::pair{passes.forward, ActionKind::forward},
-          std::pair{passes.input_gradient, ActionKind::backward_input},
-          std::pair{passes.last_weight_gradient, ActionKind::backward_weight}}) {
-      Item item;
-      item.pass = pass;
-      item.has_action = true;
-      item.action.kind = kind;
-      role.items.push_back(item);
-    }
-    graph.roles.push_back(role);
-    check_graph(graph);
+    add_role(graph, {{passes.forward, ActionKind::forward},
+                     {passes.input_gradient, ActionKind::backward_input},
+                     {passes.last_weight_gradient, ActionKind::backward_weight}});
     const RoleMemory memory = trace_memory(graph).front();
     EXPECT_EQ(memory.end, memory.start);
   }
