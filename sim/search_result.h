@@ -40,6 +40,8 @@ struct FoundLayout {
   int64_t zero = 0;
   std::string recompute, schedule, split;  // words of a scenario
   std::vector<int64_t> stage_layers;       // where they are not alike; else empty
+  // What else the search varied, but for the number of nodes: dotted path, value.
+  std::vector<std::pair<std::string, std::string>> beside;
   // What makes it of the file: dotted path -> value, null takes a key back.
   std::vector<std::pair<std::string, std::string>> set;
 
@@ -57,10 +59,11 @@ struct FoundLayout {
 
 // A layout one step from the first: an axis at its next value.
 struct SearchStep {
-  std::string axis, from, to;    // "TP", "2", "4"
+  std::string axis, from, to;    // "TP", "2", "4"; "overlap.dp_grad", "false", "true"
   std::vector<std::string> too;  // what changes with it: "VP 1"
   bool fits = false;
-  FoundLayout layout;  // if it does not fit: without a time, `reserved` what a rank allocates
+  bool searched = true;  // false: of a key that is no axis of the space
+  FoundLayout layout;    // if it does not fit: without a time, `reserved` what a rank allocates
 };
 
 struct SearchResult {
@@ -75,7 +78,9 @@ struct SearchResult {
   std::vector<SearchRule> illegal;  // combinations that are no layouts, by rule
   std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
   int64_t simulated = 0;
-  int64_t part = 1, parts = 1;     // of the layouts: those of one of several processes
+  int64_t part = 1, parts = 1;  // of the layouts: those of one of several processes
+  std::vector<std::pair<std::string, std::string>>
+      kept;                        // that the file states and search.space does not list
   int64_t undecided = 0;           // left when the search was stopped
   bool all_seen = true;            // false: it was stopped before all layouts were known
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
@@ -88,6 +93,8 @@ struct SearchResult {
   std::optional<FoundLayout> nearest;
   // Then also: one that fits on more nodes, the fewest among doublings of their number.
   std::optional<FoundLayout> on_more_nodes;
+  // Without any because it was stopped before: a simple one that fits.
+  std::optional<FoundLayout> simple;
   // Where layouts fit but all break a constraint: the best of them, and what it breaks.
   std::optional<FoundLayout> breaking;
   std::vector<std::string> broken_constraints;

@@ -135,6 +135,7 @@ class Search(Answered):
     steps: Records
     next: Records
     nearest: Optional[Record]
+    simple: Optional[Record]
     on_more_nodes: Optional[Record]
     breaking: Optional[Record]
     broken_constraints: List[str]

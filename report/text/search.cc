@@ -163,6 +163,12 @@ CellTable layouts_table(const SearchResult& r) {
     if (column.only_if_varied && !varied) continue;
     table.add(column.title, column.side, std::move(cells));
   }
+  for (size_t a = 0; !r.best.empty() && a < r.best.front().beside.size(); ++a) {
+    std::vector<std::string> cells;
+    for (const FoundLayout& l : r.best) cells.push_back(l.beside[a].second);
+    if (std::ranges::any_of(cells, [&](const auto& c) { return c != cells.front(); }))
+      table.add(r.best.front().beside[a].first, '<', std::move(cells));
+  }
   table.add("vs #1", '>', std::move(against));
   return table;
 }
@@ -211,6 +217,19 @@ std::string rule_table(const SearchResult& r) {
   return text;
 }
 
+// What users take for an axis and is none.
+std::string kept_text(const SearchResult& r, const TextStyle& style) {
+  if (r.kept.empty()) return {};
+  std::string words;
+  for (const auto& [path, value] : r.kept)
+    words += (words.empty() ? "" : ", ") + path + ' ' + value;
+  return wrap(escape_text("Kept as the file states: " + words +
+                          ". search.space lists other axes; `" + r.kept.front().first +
+                          ": auto` there frees that one."),
+              "  ", style.width) +
+         '\n';
+}
+
 // How many things a layout asks for beside replicas.
 int64_t parts_of(const FoundLayout& l) {
   return (l.tp > 1) + (l.pp > 1) + 2 * (l.vpp > 1) + (l.cp > 1) + (l.ep > 1) +
@@ -251,6 +270,23 @@ std::string why_first(const SearchResult& r) {
                         describe(other));
   }
   return text + '.';
+}
+
+// The most that keys which were not searched would save, where forecasts can tell.
+std::string switches_text(const SearchResult& r) {
+  const SearchStep* best = nullptr;
+  for (const SearchStep& s : r.steps)
+    if (!s.searched && s.fits && (best == nullptr || s.layout.step_time < best->layout.step_time))
+      best = &s;
+  if (best == nullptr) return {};
+  const double saved = versus(best->layout, r.best.front(), r.objectives.front());
+  constexpr double kWorthSaying = -0.005;
+  if (saved > kWorthSaying) return {};
+  std::string keys = best->axis + ' ' + best->to;
+  for (const std::string& too : best->too) keys += ", " + too;
+  return fmt::format(
+      "Not searched, and {} for #1: {}. Set in the file, the search reckons with it.",
+      change_text(saved), keys);
 }
 
 std::string words_of(const SearchResult& r, const TextStyle& style) {
@@ -297,6 +333,7 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         '.');
   if (simpler != nullptr)
     lines.push_back(alternative(r, "Simpler", *simpler, "fewer features") + '.');
+  if (const std::string faster = switches_text(r); !faster.empty()) lines.push_back(faster);
   if (first.result && first.result->fits_share && *first.result->fits_share < 0.9)
     lines.push_back(
         fmt::format("{:.0f} % of steps with such a forecast of memory fit: "
@@ -452,6 +489,7 @@ std::string layout_text(const FoundLayout& l) {
   if (l.zero > 1) parts.push_back(fmt::format("ZeRO-{}", l.zero));
   if (l.recompute != "none") parts.push_back(l.recompute + " recomputation");
   if (!l.stage_layers.empty()) parts.push_back("layers " + layers_text(words_of(l.stage_layers)));
+  for (const auto& [path, value] : l.beside) parts.push_back(path + ' ' + value);
   std::string text;
   for (const std::string& p : parts) text += (text.empty() ? "" : " ") + p;
   return text;
@@ -507,7 +545,10 @@ NoLayout no_layout(const SearchResult& r) {
                      job, energy, broken)}};
   }
   if (r.undecided > 0 || !r.all_seen)
-    return {"The search was stopped before it came to a layout that fits.", {}, true};
+    return {"The search was stopped before it came to a layout that fits.",
+            r.simple ? std::vector{"A simple one that does is " + layout_text(*r.simple) + '.'}
+                     : std::vector<std::string>{},
+            true};
   if (r.layouts == 0) {
     const auto where = std::ranges::find(r.illegal, "where", &SearchRule::name);
     return {
@@ -544,7 +585,7 @@ std::string search_text(const SearchResult& r, const TextStyle& style) {
   std::string text = paint(escape_text(r.name), Tone::strong, style) + "   search on " + r.gpu +
                      "   for " + objectives_text(r.objectives) + '\n';
   if (r.parts > 1) text += fmt::format("part {} of {}: its layouts alone\n", r.part, r.parts);
-  text += '\n' + rule_table(r) + '\n';
+  text += '\n' + rule_table(r) + '\n' + kept_text(r, style);
   if (!r.all_seen) text += "  " + std::string(kNotAllSeen) + '\n';
   if (r.best.empty()) {
     const NoLayout none = no_layout(r);
@@ -584,11 +625,13 @@ std::string search_json(const SearchResult& r, std::string_view version) {
       json.member("to", s.to);
       json.values("too", s.too);
       json.member("fits", s.fits);
+      json.member("searched", s.searched);
       write_figures(json, s.layout);
     });
     json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("nearest", r.nearest,
                          [&](const FoundLayout& l) { write_layout(json, l); });
+    json.optional_object("simple", r.simple, [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("on_more_nodes", r.on_more_nodes,
                          [&](const FoundLayout& l) { write_layout(json, l); });
     json.optional_object("breaking", r.breaking,

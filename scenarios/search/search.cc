@@ -111,9 +111,13 @@ class Searcher {
     {
       std::vector<BoundCaches> caches(threads());
       constexpr size_t kAtOnce = 64;  // after which it can be stopped
-      for (size_t from = 0; from < bounds.classes() && !stopped(); from += kAtOnce)
+      for (size_t from = 0; from < bounds.classes() && !stopped(); from += kAtOnce) {
         for_each_item(std::min(kAtOnce, bounds.classes() - from), run_.jobs,
                       [&](size_t i, size_t t) { bounds.prepare(from + i, caches[t]); });
+        if (run_.progress_of_bounds)
+          run_.progress_of_bounds(static_cast<int64_t>(from),
+                                  static_cast<int64_t>(bounds.classes()));
+      }
     }
     bounds_.resize(layouts().size());
     constexpr size_t kPart = 1024, kParts = 64;
@@ -471,6 +475,7 @@ class Searcher {
     const std::vector<int64_t> layers = space_.layers_of_stages(l);
     if (std::ranges::adjacent_find(layers, std::not_equal_to<>{}) != layers.end())
       out.stage_layers = layers;
+    out.beside = space_.beside(l);
     out.set = space_.settings_of(l);
     out.step_time = time;
     out.reserved = figures.memory;
@@ -495,6 +500,7 @@ class Searcher {
     r.objectives = settings_.objectives;
     r.top = settings_.top;
     r.memory_margin = settings_.memory_margin;
+    r.kept = space_.kept();
     r.layouts = static_cast<int64_t>(layouts().size());
     r.simulated = static_cast<int64_t>(answer_.rows.size());
     std::array<int64_t, kDecided.size()> counts{};
@@ -522,7 +528,10 @@ class Searcher {
     }
     if (run_.forecasts) {
       forecast_lines(lines);
-      if (!lines.empty()) find_steps(found_[lines.front()].layout);
+      if (!lines.empty()) {
+        find_steps(found_[lines.front()].layout);
+        if (!stopped()) find_switches(found_[lines.front()]);
+      }
     }
     if (run_.against)
       r.faster = std::ranges::count_if(
@@ -665,6 +674,7 @@ class Searcher {
           step.to,
           step.too,
           true,
+          true,
           describe_layout(step.layout,
                           {known->time, known->reserved, known_joules(step.layout, known->time)},
                           usable)};
@@ -679,10 +689,80 @@ class Searcher {
         step.to,
         step.too,
         fits,
+        true,
         describe_layout(step.layout,
                         {fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
                          fits ? joules_of(*scenario) : 0},
                         usable)};
+  }
+
+  // What the first layout would take with a switch of the software on that is no axis of the space,
+  // and with all of those on that make it faster.
+  void find_switches(const Found& first) {
+    if (!space_.overlaps_if_told()) return;
+    const Layout& layout = layouts()[first.layout];
+    const auto resolved = space_.scenario(layout);
+    const Plan& plan = std::get<Scenario>(resolved).plan;
+    struct Switch {
+      const char *path, *from, *to;
+      bool off;  // and the software has it for this layout
+    };
+    const bool replicas = plan.dp > 1 && plan.zero <= 1;
+    const std::array<Switch, 3> switches{
+        {{"overlap.dp_grad", "false", "true", replicas && !plan.overlap.dp_grad},
+         {"overlap.dp_param", "false", "true",
+          replicas && plan.zero == 1 && !plan.overlap.dp_param},
+         {"overlap.tp", "backward", "pipelined",
+          plan.tp > 1 && plan.overlap.tp == TpOverlap::backward}}};
+    std::vector<std::pair<std::string, std::string>> helpful;
+    for (const Switch& s : switches) {
+      if (!s.off || is_axis(s.path)) continue;
+      std::optional<SearchStep> step = take_switches(layout, {{s.path, s.to}}, s.from);
+      if (!step || step->layout.step_time == first.figures.time) continue;
+      if (step->fits && step->layout.step_time < first.figures.time)
+        helpful.emplace_back(s.path, s.to);
+      answer_.result.steps.push_back(*std::move(step));
+    }
+    if (helpful.size() < 2) return;
+    const auto from = std::ranges::find(switches, helpful.front().first,
+                                        [](const Switch& s) { return std::string(s.path); });
+    if (auto all = take_switches(layout, helpful, from->from))
+      answer_.result.steps.push_back(*std::move(all));
+  }
+
+  bool is_axis(std::string_view path) const {
+    const SearchPlace& place = space_.places().front();
+    return std::ranges::any_of(place.set, [&](const auto& set) { return set.first == path; });
+  }
+
+  // Nothing if it is illegal or cannot run.
+  std::optional<SearchStep> take_switches(
+      const Layout& layout, const std::vector<std::pair<std::string, std::string>>& set,
+      const char* from) const {
+    ScenarioDocument document = space_.document(layout);
+    for (const auto& [path, value] : set) document.set(path, scalar_value(value));
+    const auto resolved = document.try_resolve();
+    const Scenario* scenario = std::get_if<Scenario>(&resolved);
+    if (scenario == nullptr) return {};
+    const Bytes usable = usable_memory(*scenario);
+    const Evaluator::Trial trial =
+        evaluators_.front()->attempt(*scenario, room_of(usable), Time::max());
+    if (trial.outcome == Evaluator::Trial::Outcome::impossible) return {};
+    SearchStep step{set.front().first,
+                    from,
+                    set.front().second,
+                    {},
+                    trial.outcome == Evaluator::Trial::Outcome::fits,
+                    false,
+                    {}};
+    for (size_t i = 1; i < set.size(); ++i) step.too.push_back(set[i].first + ' ' + set[i].second);
+    step.layout =
+        describe_layout(static_cast<uint32_t>(&layout - layouts().data()),
+                        {step.fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
+                         step.fits ? joules_of(*scenario) : 0},
+                        usable);
+    step.layout.set.insert(step.layout.set.end(), set.begin(), set.end());
+    return step;
   }
 
   // Layouts fit, and none keeps the constraints.
@@ -741,6 +821,10 @@ class Searcher {
 SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options,
                             const SearchRun& run) {
   SearchAnswer answer = Searcher(document, options, run).search();
+  SearchResult& result = answer.result;
+  const bool ended = result.undecided == 0 && result.all_seen;
+  if (!ended && result.best.empty() && !result.breaking && !run.any)
+    result.simple = simple_layout_that_fits(document);
   const std::optional<FoundLayout>& nearest = answer.result.nearest;
   const auto stopped = [&] { return run.stop && run.stop({}); };
   constexpr int64_t kMostTimes = 64;

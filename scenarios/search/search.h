@@ -59,6 +59,8 @@ struct SearchRun {
   RememberedTrial remember{};
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};
+  // Before that: how many classes of layouts have bounds.  Called by one thread.
+  std::function<void(int64_t known, int64_t total)> progress_of_bounds{};
 };
 
 // One layout that was simulated.

@@ -128,6 +128,7 @@ struct SoftwareAxes {
   bool selective = true;  // recomputation
   std::array<bool, 4> zero{true, true, true, true};
   std::array<bool, kSplitWords.size()> splits{true, true, true};
+  bool overlaps_if_told = false;  // overlap.dp_grad, dp_param and tp are switches of it
 };
 constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
     {{.begins = "torchtitan",
@@ -160,7 +161,7 @@ constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
       .context_parallel = false,
       .zero = {true, true},
       .splits = {false, false, false, false, true}}}};
-constexpr SoftwareAxes kOtherSoftware{};
+constexpr SoftwareAxes kOtherSoftware{.begins = "", .overlaps_if_told = true};
 
 const SoftwareAxes& axes_of(std::string_view software) {
   const auto found = std::ranges::find_if(
@@ -450,6 +451,7 @@ class SearchSpace::Reader {
     for (int64_t z = 0; z < std::ssize(runs.zero); ++z)
       if (runs.zero[static_cast<size_t>(z)]) s.automatic_zeros_.push_back(z);
     s.replicas_alone_ = runs.replicas_alone;
+    s.overlaps_if_told_ = runs.overlaps_if_told;
     s.context_parallel_ = runs.context_parallel && !runs.replicas_alone;
   }
 
@@ -473,8 +475,10 @@ class SearchSpace::Reader {
       const Field* field = find_field(path);
       if (field == nullptr || field->type == FieldType::section) continue;
       const Value* stated = v().value(Key(*field));
-      if (stated != nullptr && std::ranges::count(listed_axes, axis) == 0 && stated->is_scalar())
-        read_layout_axis(axis, std::string(path), *stated);
+      if (stated == nullptr || std::ranges::count(listed_axes, axis) > 0 || !stated->is_scalar())
+        continue;
+      read_layout_axis(axis, std::string(path), *stated);
+      space_.kept_.emplace_back(path, stated->text);
     }
     for (const Member& m : space->members) {
       const auto axis = std::ranges::find(kLayoutAxes, std::string_view(m.key),
@@ -1109,6 +1113,20 @@ std::string SearchSpace::key_of(const Layout& layout) const {
   std::string key;
   for (const auto& [path, value] : changes(layout)) key += path + '=' + value + ';';
   return key;
+}
+
+std::vector<std::pair<std::string, std::string>> SearchSpace::beside(const Layout& layout) const {
+  std::vector<std::pair<std::string, std::string>> out;
+  const SearchPlace& place = places_[layout.place];
+  for (size_t i = 0; i < place.set.size(); ++i) {
+    const auto& [path, value] = place.set[i];
+    const std::string word = to_flow(value);
+    if (path != "cluster.nodes" && std::ranges::any_of(places_, [&](const SearchPlace& p) {
+          return to_flow(p.set[i].second) != word;
+        }))
+      out.emplace_back(path, word);
+  }
+  return out;
 }
 
 std::vector<std::pair<std::string, std::string>> SearchSpace::settings_of(

@@ -116,6 +116,13 @@ class SearchSpace {
 
   // Layers of each stage.  Empty if they cannot be spread so.
   std::vector<int64_t> layers_of_stages(const Layout& layout) const;
+  // What of the file, beside the layout, is searched: the values of this one, of axes that have
+  // several.  Without the number of nodes.
+  std::vector<std::pair<std::string, std::string>> beside(const Layout& layout) const;
+  // What the file states of the layout and stays, because `space` lists other axes.
+  const std::vector<std::pair<std::string, std::string>>& kept() const { return kept_; }
+  // Whether the software overlaps the communication of replicas and tensor parallelism if told to.
+  bool overlaps_if_told() const { return overlaps_if_told_; }
   // "even", "counted", ...
   std::string split_word(const Layout& layout) const;
   int64_t dp_of(const Layout& layout) const;
@@ -151,6 +158,8 @@ class SearchSpace {
   std::vector<Expression> where_;
   std::vector<std::pair<std::string, std::string>> given_;
   std::vector<SearchPlace> places_;
+  std::vector<std::pair<std::string, std::string>> kept_;
+  bool overlaps_if_told_ = false;
 };
 
 // Whether `auto` has this stage of ZeRO, 0 to 3, with a framework of this profile's name.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <tuple>
 
@@ -62,6 +63,22 @@ std::optional<int64_t> distance(const Layout& a, const Layout& b, const StepAxis
   return sum;
 }
 
+// Of what is no part of the layout one axis differs, and nothing else; the number of GPUs is
+// another question.
+std::optional<LayoutStep> step_beside(const SearchSpace& space, const Layout& a, const Layout& b) {
+  Layout moved = b;
+  moved.place = a.place;
+  if (moved != a || space.places()[a.place].gpus != space.places()[b.place].gpus) return {};
+  const auto from = space.beside(a), to = space.beside(b);
+  std::optional<LayoutStep> step;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == to[i]) continue;
+    if (step) return {};
+    step = LayoutStep{0, from[i].first, from[i].second, to[i].second, {}};
+  }
+  return step;
+}
+
 }  // namespace
 
 std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Layout> layouts,
@@ -70,9 +87,16 @@ std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Lay
   using Near = std::tuple<int64_t, int64_t, uint32_t>;
   std::array<std::array<std::optional<Near>, 2>, kStepAxes.size()> nearest;
   const Layout& at = layouts[from];
+  std::vector<LayoutStep> beside;
   for (uint32_t i = 0; i < layouts.size(); ++i) {
     const Layout& l = layouts[i];
-    if (l.place != at.place) continue;
+    if (l.place != at.place) {
+      if (auto step = step_beside(space, at, l)) {
+        step->layout = i;
+        beside.push_back(*std::move(step));
+      }
+      continue;
+    }
     for (size_t a = 0; a < kStepAxes.size(); ++a) {
       const int64_t step = kStepAxes[a].value(l) - kStepAxes[a].value(at);
       if (step == 0) continue;
@@ -103,6 +127,7 @@ std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Lay
       steps.push_back(std::move(step));
     }
   }
+  std::ranges::move(beside, std::back_inserter(steps));
   return steps;
 }
 

@@ -19,7 +19,8 @@ struct LayoutStep {
   std::vector<std::string> too;  // what else changes: "VP 1"
 };
 
-// The next value below and above on each axis of a layout, those that are in the space.  What a
+// The next value below and above on each axis of a layout, those that are in the space, and all
+// other values of what is searched beside it, but for the number of GPUs.  What a
 // value cannot go without changes with it: etp that is tp stays tp, chunks, split and schedule may
 // be others.  O(layouts).
 std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Layout> layouts,

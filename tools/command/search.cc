@@ -113,6 +113,8 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {
     ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "layouts");
+    ProgressLine bounds(args.quiet ? ProgressStyle::none : args.progress, "classes with bounds");
+    run.progress_of_bounds = [&](int64_t done, int64_t total) { bounds.show(done, total); };
     run.progress = [&](int64_t done, int64_t total) { line.show(decided = done, layouts = total); };
     run.stop = [&](std::optional<Time> budget) {
       if (was_interrupted()) return true;

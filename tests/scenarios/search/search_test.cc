@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "report/text/search.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/bounds.h"
 #include "scenarios/search/sweep.h"
@@ -416,14 +417,97 @@ TEST(Search, OneStepFromTheFirstIsTheNextValueOfAnAxis) {
       EXPECT_TRUE(s.layout.tp == 2 * first.tp || 2 * s.layout.tp == first.tp);
       EXPECT_EQ(s.layout.pp, first.pp);
     }
-    if (s.fits)
+    if (s.fits && s.searched) {
       EXPECT_GE(s.layout.step_time, first.step_time) << s.axis << ' ' << s.to;
-    else
-      EXPECT_EQ(s.layout.step_time, Time{});
+    }
+    EXPECT_EQ(s.fits, s.layout.step_time > Time{});
   }
   EXPECT_TRUE(axes.contains("TP"));
   EXPECT_TRUE(axes.contains("MBS"));
   EXPECT_TRUE(axes.contains("recompute"));
+}
+
+// Of the steps from the first layout those on this axis.
+std::vector<SearchStep> steps_on(const SearchAnswer& answer, const std::string& axis) {
+  std::vector<SearchStep> found;
+  for (const SearchStep& s : answer.result.steps)
+    if (s.axis == axis) found.push_back(s);
+  return found;
+}
+
+TEST(Search, WhatSwitchesThatAreNotSearchedWouldSaveIsAStepOfItsOwn) {
+  const std::string space =
+      "space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, batch.micro: 1}";
+  const SearchAnswer answer =
+      search_layouts(document(scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048, space)));
+  const std::vector<SearchStep> gradients = steps_on(answer, "overlap.dp_grad");
+  ASSERT_EQ(gradients.size(), 2U);  // alone, and with the others that save something
+  EXPECT_FALSE(gradients[0].searched);
+  EXPECT_LT(gradients[0].layout.step_time, answer.result.best.front().step_time);
+  EXPECT_LT(gradients[1].layout.step_time, gradients[0].layout.step_time);
+  EXPECT_FALSE(gradients[1].too.empty());
+  // Its settings make what it says.
+  LoadOptions options;
+  options.set = gradients[1].layout.set;
+  const Scenario all = load_scenario_text(scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048, space),
+                                          "run.yaml", options);
+  EXPECT_EQ(forecast(all).makespan, gradients[1].layout.step_time);
+}
+
+TEST(Search, SwitchesThatAreOnOrThatTheSoftwareLacksAreNoSteps) {
+  const std::string space =
+      "space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, batch.micro: 1}";
+  for (const char* more : {"overlap: {dp_grad: true}\n", "software: megatron-lm-2021\n"}) {
+    SCOPED_TRACE(more);
+    const SearchAnswer answer =
+        search_layouts(document(scenario("gpt3-1.3b", 4, "dgx-h100 x 1", 16, 2048, space, more)));
+    ASSERT_FALSE(answer.result.best.empty());
+    EXPECT_TRUE(steps_on(answer, "overlap.dp_grad").empty());
+  }
+}
+
+TEST(Search, AxesBesideTheLayoutStandInTheAnswerAndAreSteps) {
+  const SearchAnswer answer = search_layouts(document(
+      scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048,
+               "space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, batch.micro: 1, precision: "
+               "[bf16-mixed], overlap.dp_grad: [false, true]}")));
+  ASSERT_GE(answer.result.best.size(), 2U);
+  using Beside = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(answer.result.best.front().beside, (Beside{{"overlap.dp_grad", "true"}}));
+  const std::vector<SearchStep> steps = steps_on(answer, "overlap.dp_grad");
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_TRUE(steps.front().searched);
+  EXPECT_EQ(steps.front().to, "false");
+  const std::string text = search_text(answer.result, {});
+  EXPECT_NE(text.find("  overlap.dp_grad"), std::string::npos) << text;
+  EXPECT_EQ(text.find("  precision"), std::string::npos) << text;
+}
+
+TEST(Search, WhatTheFileStatesAndTheSpaceLeavesOutIsSaid) {
+  const std::string file =
+      "model: {preset: llama3-8b, num_hidden_layers: 4}\ncluster: dgx-h100 x 1\n"
+      "batch: {global: 16, micro: 1, seq: 2048}\nparallel: {tp: 4, dp: 2}\n";
+  const SearchAnswer all = search_layouts(document(file));
+  EXPECT_TRUE(all.result.kept.empty());
+  const SearchAnswer some =
+      search_layouts(document(file + "search: {space: {overlap.dp_grad: [false, true]}}\n"));
+  using Kept = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(some.result.kept, (Kept{{"parallel.tp", "4"}, {"batch.micro", "1"}}));
+  const std::string text = search_text(some.result, {});
+  EXPECT_NE(text.find("Kept as the file states: parallel.tp 4, batch.micro 1."), std::string::npos)
+      << text;
+}
+
+TEST(Search, StoppedBeforeAllElseItStillNamesALayoutThatFits) {
+  SearchRun run;
+  run.stop = [](std::optional<Time>) { return true; };
+  const SearchAnswer answer = search_layouts(document(spaces().front().text), {}, run);
+  EXPECT_TRUE(answer.result.best.empty());
+  ASSERT_TRUE(answer.result.simple.has_value());
+  EXPECT_LE(answer.result.simple->reserved, answer.result.simple->usable);
+  EXPECT_NE(search_text(answer.result, {})
+                .find("A simple one that does is " + layout_text(*answer.result.simple)),
+            std::string::npos);
 }
 
 TEST(Search, EveryPointIsCountedOnce) {
