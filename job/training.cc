@@ -678,7 +678,10 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
   out.gpu_hours = found.wall / 3600 * real(out.gpus);
   if (job.price) out.price = out.gpu_hours * *job.price;
   out.energy = energy_of(job, parts, out.times);
-  if (!main.result.fits)
+  out.fullest = std::ranges::max_element(parts, {}, [](const Part& p) {
+                  return p.result.memory_reserved;
+                })->result;
+  if (!out.fullest.fits)
     out.warnings.push_back("a step does not fit in memory: `stepcast run` says more");
   for (const std::string& w : main.result.scenario.warnings) out.warnings.push_back(w);
   add_facts(out, job, s);

@@ -172,6 +172,7 @@ class Training(Answered):
     energy: Optional[Record]
     replicas: Optional[Record]
     by_replicas: bool
+    memory: Record
     phases: Records
     plans: Records
     assumed: Records
@@ -179,6 +180,8 @@ class Training(Answered):
     version: str
     @property
     def goodput(self) -> float: ...
+    @property
+    def fits(self) -> bool: ...
     def to_html(self, path: _Path) -> None: ...
 
 class Size(Answered): ...

@@ -227,13 +227,8 @@ std::string disturbance_lines(const Result& r, const TextStyle& style) {
 std::string memory_lines(const Result& r, const TextStyle& style) {
   if (r.reserved_role >= r.memory.size()) return {};
   const RankMemory& stage = r.memory[r.reserved_role];
-  const Fit fit = fit_of(r);
-  const std::string verdict = paint(memory_verdict(r), tone_of(fit), style);
   const std::string indent(kFigureColumn, ' ');
-  std::string more = "of " + gib(r.memory_usable) + " usable on " + role_name(r, r.reserved_role);
-  if (fit == Fit::fits) more += ": " + verdict;
-  std::string s = figure("peak memory", gib(r.memory_reserved) + " GiB", more, style);
-  if (fit != Fit::fits) s += indent + verdict + '\n';
+  std::string s = peak_memory_lines(r, style);
   if (r.reserved_interval)
     s += "  " + pad_right(interval_name(*r.reserved_interval), 15) +
          interval_text(r.memory_reserved, *r.reserved_interval) + '\n';
@@ -396,6 +391,16 @@ std::string memory_verdict(const Result& r) {
   if (r.memory_usable.value <= 0) return "fits";
   const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
   return "fits, " + fixed(free * 100, 0) + " % free";
+}
+
+std::string peak_memory_lines(const Result& r, const TextStyle& style) {
+  const Fit fit = fit_of(r);
+  const std::string verdict = paint(memory_verdict(r), tone_of(fit), style);
+  std::string more = "of " + gib(r.memory_usable) + " usable on " + role_name(r, r.reserved_role);
+  if (fit == Fit::fits) more += ": " + verdict;
+  std::string s = figure("peak memory", gib(r.memory_reserved) + " GiB", more, style);
+  if (fit != Fit::fits) s += std::string(kFigureColumn, ' ') + verdict + '\n';
+  return s;
 }
 
 std::string trust_sentence(const Result& r) {

@@ -34,6 +34,10 @@ Tone tone_of(Fit fit);
 // steps fit" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);
 
+// What the fullest rank holds, of how much, and the verdict: one line or two, each with its '\n'.
+// REQUIRES: reserved_role < memory.size().
+std::string peak_memory_lines(const Result& result, const TextStyle& style);
+
 // "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.
 std::string trust_sentence(const Result& result);
 

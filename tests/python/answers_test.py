@@ -94,6 +94,13 @@ class Train(unittest.TestCase):
         self.assertAlmostEqual(t.price_usd, 2 * t.gpu_hours, delta=1)
         self.assertEqual(pickle.loads(pickle.dumps(t)).days, t.days)
 
+    def test_of_steps_that_do_not_fit_says_so_beside_the_days(self):
+        t = sc.train(case.MINIMAL, {"batch.micro": 8}, tokens="1T")
+        self.assertFalse(t.fits)
+        self.assertIn("does NOT fit", str(t))
+        self.assertIn("does not fit", t._repr_html_())
+        self.assertTrue(sc.train(case.MINIMAL, tokens="1T").fits)
+
     def test_shows_a_table_in_a_notebook(self):
         t = sc.train({**case.SMALL, "name": "<b>mine</b>"}, tokens="1B")
         self.assertIn("&lt;b&gt;mine", t._repr_html_())

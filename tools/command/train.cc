@@ -31,7 +31,7 @@ int train_command(const Arguments& args, const Terminal& terminal) {
   if (!args.quiet && !args.json)
     for (const std::string& w : result.warnings)
       write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
-  return 0;
+  return args.fail_on_oom && !result.fullest.fits ? kExitOutOfMemory : 0;
 }
 
 }  // namespace
@@ -55,6 +55,7 @@ void add_train(CLI::App& app, Arguments& args, Command& chosen) {
   add_count(sub, "--replicas", args.train.replicas, 1,
             "also draw so many runs, with failures at random");
   add_count(sub, "--seed", args.train.seed, 0, "of what is drawn; default 0");
+  sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a step does not fit in memory");
   add_html(sub, args);
   add_force(sub, args);
   sub->footer(
