@@ -363,7 +363,7 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
 }
 
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
-  if (!job.says_losses() || step <= 0 || steps <= 0) return step * steps;
+  if (step <= 0 || steps <= 0 || !scenario.plan.trains()) return step * steps;
   TrainingCheckpoint checkpoint;
   LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
   run.memory_interval = 0;
