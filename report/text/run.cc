@@ -403,20 +403,26 @@ std::string peak_memory_lines(const Result& r, const TextStyle& style) {
   return s;
 }
 
-std::string trust_sentence(const Result& r) {
-  static constexpr std::array<std::string_view, kOrigins> kWords{
-      "measured", "interpolated", "extrapolated", "fitted to runs", "roofline"};
+std::string_view origin_words(Origin origin) {
+  return origin == Origin::fitted ? "fitted to runs" : name_of(origin);
+}
+
+std::vector<int64_t> trust_percents(const Result& r) {
   std::array<Time, kOrigins> parts;
   for (size_t i = 0; i < kOrigins; ++i) {
     parts[i] = Time{static_cast<int64_t>(r.trust[i] * 1e12)};
   }
-  const std::vector<int64_t> shown = apportion(parts, 100);
+  return apportion(parts, 100);
+}
+
+std::string trust_sentence(const Result& r) {
+  const std::vector<int64_t> shown = trust_percents(r);
   std::string s;
   for (size_t i = 0; i < kOrigins; ++i) {
     if (r.trust[i] <= 0) continue;
     const std::string share = shown[i] == 0 ? "<1 %" : fmt::format("{} %", shown[i]);
     s += fmt::format("{}{}{} {}", s.empty() ? "" : ", ", share, s.empty() ? " of the time" : "",
-                     kWords[i]);
+                     origin_words(static_cast<Origin>(i)));
   }
   return s;
 }

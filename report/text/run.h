@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/format.h"
@@ -40,6 +41,9 @@ std::string peak_memory_lines(const Result& result, const TextStyle& style);
 
 // "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.
 std::string trust_sentence(const Result& result);
+// The same shares in whole percent that sum to 100, by Origin, and what a share is called.
+std::vector<int64_t> trust_percents(const Result& result);
+std::string_view origin_words(Origin origin);
 
 // The account of one role as text_report() shows it: lines of zero are left out, small ones
 // grouped.
