@@ -294,6 +294,11 @@ void check_job(const Job& job, const Scenario& s, Problems& problems) {
     const JobPlace at = place_in_job(job, key);
     problems.add("E127", std::move(message), at.mark, at.length, {}, std::move(help));
   };
+  const double step_tokens = real(s.plan.global_batch) * real(s.plan.seq);
+  if (job.tokens && *job.tokens < step_tokens)
+    add("tokens",
+        fmt::format("{:.0f} tokens are less than the {:.0f} of one step", *job.tokens, step_tokens),
+        "tokens of the whole training: 15T, 300B, 500M");
   const int64_t nodes = nodes_of(s);
   if (job.spares && *job.spares > nodes)
     add("spares", fmt::format("{} spares stand by for {} nodes", *job.spares, nodes),

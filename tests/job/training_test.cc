@@ -196,6 +196,8 @@ TEST(Train, WhatIsNotStatedHasNoFigure) {
 TEST(Train, BadJobsAreRefusedWithTheirPlace) {
   EXPECT_THAT(failure({}), HasSubstr("E126 my.yaml it is not said how many tokens"));
   EXPECT_THAT(failure({{"job.tokens", "0"}}), HasSubstr("E121 --set job.tokens"));
+  EXPECT_THAT(failure({{"job.tokens", "2"}}),
+              HasSubstr("E127 --set job.tokens 2 tokens are less than the 524288 of one step"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.price", "-2USD/GPUh"}}),
               HasSubstr("E120 --set job.price"));
   EXPECT_THAT(
