@@ -288,10 +288,12 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
                  "a name for each result, and the baseline among them");
   const bool same_work = comparable_steps(results), spans = spans_matter(results);
   const bool means = compares_means(results);
+  std::vector<Utilization> rates;
+  for (const Result& r : results) rates.push_back(r.utilization);
   const TimeScale scale = scale_of(results[baseline].step_time);
   std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
                          spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
-                         "pp rank", "MFU"}};
+                         "pp rank", mfu_title(rates)}};
   const bool replicas = std::any_of(results.begin(), results.end(),
                                     [](const Result& r) { return r.replicas.has_value(); });
   if (!replicas) rows[0][2] = rows[0][3] = rows[0][4] = {};

@@ -115,10 +115,10 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
   s += figure("MFU", percent(u.mfu_full_attention), how, style);
-  // In low precision rates exceed the peak that the others are shares of.
-  if (u.hfu_own_peaks < u.hfu * 0.99)
-    s += std::string(kFigureColumn, ' ') + "HFU " + percent(u.hfu_own_peaks) +
-         " of the peaks of the formats that products are in\n";
+  if (const std::string_view format = low_peak(u); !format.empty())
+    s += std::string(kFigureColumn, ' ') +
+         fmt::format("of the {} peak; HFU {} of the peaks of the formats in use\n", format,
+                     percent(u.hfu_own_peaks));
   // Surprising, since HFU is known as MFU with recomputation.
   if (u.hfu < u.mfu_full_attention)
     s += std::string(kFigureColumn, ' ') + "HFU counts attention as executed, under its mask\n";
@@ -391,6 +391,17 @@ std::string memory_verdict(const Result& r) {
   if (r.memory_usable.value <= 0) return "fits";
   const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
   return "fits, " + fixed(free * 100, 0) + " % free";
+}
+
+std::string_view low_peak(const Utilization& u) {
+  return u.hfu_own_peaks < u.hfu * 0.99 ? u.format : "";
+}
+
+std::string mfu_title(std::span<const Utilization> rows, std::string_view unit) {
+  const auto low =
+      std::ranges::find_if(rows, [](const Utilization& u) { return !low_peak(u).empty(); });
+  return fmt::format("MFU{}{}", unit,
+                     low != rows.end() ? fmt::format(" ({})", low_peak(*low)) : "");
 }
 
 std::string peak_memory_lines(const Result& r, const TextStyle& style) {

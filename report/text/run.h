@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,12 @@ Tone tone_of(Fit fit);
 // "fits, 24 % free", "probably fits: 80 % of such steps do", "may run out of memory: 35 % of such
 // steps fit" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);
+
+// "bf16" where products are in formats of higher peaks than the one that MFU and HFU are shares of:
+// they may exceed 1 then.  Else nothing.
+std::string_view low_peak(const Utilization& u);
+// "MFU" or "MFU % (bf16)": the head of a column of them; `unit`: "", " %".
+std::string mfu_title(std::span<const Utilization> rows, std::string_view unit = {});
 
 // What the fullest rank holds, of how much, and the verdict: one line or two, each with its '\n'.
 // REQUIRES: reserved_role < memory.size().

@@ -74,6 +74,15 @@ TEST(CompareTable, SaysWherePricesOfTheCasesAreOfOtherSources) {
   EXPECT_THAT(compare_table(results, names, 0), Not(HasSubstr("prices")));
 }
 
+TEST(CompareTable, NamesThePeakThatProductsInLowPrecisionPass) {
+  std::array results{result(1000, 60), result(900, 60)};
+  const std::array<std::string, 2> names{"bf16", "fp8"};
+  for (Result& r : results) r.utilization = {0.5, 0.5, 0.5, 0.5, 0.5, "bf16"};
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank     MFU\n"));
+  results[1].utilization.hfu_own_peaks = 0.3;
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank  MFU (bf16)\n"));
+}
+
 TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {
   const std::array results{result(1000, 1), result(900, 2)};
   const std::array<std::string, 2> names{"1f1b", "zb-1p"};
