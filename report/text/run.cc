@@ -279,6 +279,16 @@ std::string saving(const AccountLine& line, const TimeScale& scale) {
   return (quanta < 0 ? "+" : "") + number + ' ' + std::string(scale.unit);
 }
 
+// Without the optimizer its collectives fall away too, which the account has under what is exposed:
+// said where the one line would contradict the other.
+std::string optimizer_note(const Result& r, uint32_t role) {
+  constexpr double kShown = 0.005;  // of the step
+  const Time own = r.account.by_role[role][static_cast<size_t>(Spend::optimizer)];
+  const std::optional<Time> saved = saved_by(r, Spend::optimizer);
+  if (!saved || share_of(*saved - own, r.step_time) < kShown) return {};
+  return "  optimizer, if it were free: with its collectives and copies (exposed above)\n";
+}
+
 std::string account_table(const Result& r, const TextStyle& style) {
   const uint32_t role = r.account.critical_role;
   if (role >= r.account.by_role.size()) return {};
@@ -313,6 +323,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
     line.erase(line.find_last_not_of(' ') + 1);
     s += line + '\n';
   }
+  s += optimizer_note(r, role);
   if (r.what_if_left_out)
     s += "  if it were free: left out where so many ranks differ; --what-if asks for it\n";
   return s;
