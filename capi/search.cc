@@ -105,7 +105,7 @@ stepcast_answer search(Request& request, Reporter& reporter) {
   };
   SearchAnswer answered = search_layouts(document, options, run);
   if (store) store->close();
-  if (!file.empty()) answered.result.run_words = {file};
+  answered.result.run_words = {file.empty() ? "-" : file};  // what is in memory goes through a pipe
   answered.points.keep_first(kMostPagePoints);
   const auto found = std::make_shared<const SearchAnswer>(std::move(answered));
   stepcast_answer answer;

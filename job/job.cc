@@ -74,8 +74,6 @@ class JobReader {
   }
 
   void read_failures(Job& job) {
-    job.says_failures = v_.value("job.failures") != nullptr;
-    job.says_checkpoint = v_.value("job.checkpoint") != nullptr;
     job.warmup = seconds("job.failures.warmup").value_or(0);
     job.mtbf = seconds("job.failures.mtbf");
     if (v_.has("job.spares")) job.spares = v_.whole("job.spares");

@@ -49,10 +49,7 @@ struct Job {
   std::optional<double> tokens;
   std::optional<double> price;  // USD for a GPU and hour
 
-  bool says_failures = false;    // the section says something of failures,
-  bool says_checkpoint = false;  // of checkpoints,
-  bool says_restart = false;     // of how long a restart takes
-  bool says_losses() const { return says_failures || says_checkpoint; }
+  bool says_restart = false;  // the section says how long a restart takes
   std::vector<JobCause> causes;
   std::optional<double> mtbf;
   const Fleet* fleet = nullptr;  // whose rate is taken; null: it is stated

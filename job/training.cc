@@ -294,6 +294,11 @@ void check_job(const Job& job, const Scenario& s, Problems& problems) {
     const JobPlace at = place_in_job(job, key);
     problems.add("E127", std::move(message), at.mark, at.length, {}, std::move(help));
   };
+  const double step_tokens = real(s.plan.global_batch) * real(s.plan.seq);
+  if (job.tokens && *job.tokens < step_tokens)
+    add("tokens",
+        fmt::format("{:.0f} tokens are less than the {:.0f} of one step", *job.tokens, step_tokens),
+        "tokens of the whole training: 15T, 300B, 500M");
   const int64_t nodes = nodes_of(s);
   if (job.spares && *job.spares > nodes)
     add("spares", fmt::format("{} spares stand by for {} nodes", *job.spares, nodes),
@@ -363,7 +368,7 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
 }
 
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
-  if (!job.says_losses() || step <= 0 || steps <= 0) return step * steps;
+  if (step <= 0 || steps <= 0 || !scenario.plan.trains()) return step * steps;
   TrainingCheckpoint checkpoint;
   LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
   run.memory_interval = 0;
@@ -678,7 +683,10 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
   out.gpu_hours = found.wall / 3600 * real(out.gpus);
   if (job.price) out.price = out.gpu_hours * *job.price;
   out.energy = energy_of(job, parts, out.times);
-  if (!main.result.fits)
+  out.fullest = std::ranges::max_element(parts, {}, [](const Part& p) {
+                  return p.result.memory_reserved;
+                })->result;
+  if (!out.fullest.fits)
     out.warnings.push_back("a step does not fit in memory: `stepcast run` says more");
   for (const std::string& w : main.result.scenario.warnings) out.warnings.push_back(w);
   add_facts(out, job, s);

@@ -49,14 +49,16 @@ double checkpoint_bytes(const Scenario& scenario);
 LongRun long_run(const Job& job, const Scenario& scenario, double step, double work,
                  TrainingCheckpoint& checkpoint);
 
-// The whole training with this forecast as its only step, without ramps and pauses; nothing if
+// The whole training with this forecast as its only step, without ramps, pauses and copies in
+// memory; nothing if
 // job.tokens is not stated or the run never ends.
 std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& scenario,
                                       const Result& result);
 
-// Wall time in seconds of `steps` steps of `step` seconds, losses included where the section says
-// something of failures or checkpoints; without, the steps alone.  What `search` and `compare` rank
-// by; batch ramps and pauses are no part of it.  Infinite for a run that never ends.
+// Wall time in seconds of `steps` steps of `step` seconds, losses included, with the defaults of
+// train(): what `search` and `sweep` rank by, to the last digit what whole_run() and train() say of
+// that step; of steps that do not train they alone.  Batch ramps, pauses and copies in memory are
+// no part of it.  Infinite for a run that never ends.
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps);
 
 }  // namespace stepcast

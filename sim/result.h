@@ -78,6 +78,7 @@ struct Utilization {
   // Of the hardware's work too, but each format's against the peak of that format: the others hold
   // work in 8 bits against a peak of 16 and may exceed 1.
   double hfu_own_peaks = 0;
+  std::string_view format{};  // "bf16": of the parameters, whose peak the others are shares of
 };
 
 struct WhatIf {

@@ -43,8 +43,8 @@ struct StepRow {
   std::optional<double> mfu;                  // every query meets every key
   std::optional<int64_t> job_tokens;          // of the whole training
   std::optional<double> price_usd_per_gpu_h;  // of a GPU
-  // Of the whole training the share of time that goes into its steps, where `job` says something of
-  // failures or checkpoints; 0: it never ends.
+  // Of the whole training the share of time that goes into its steps; 0: it never ends; nothing
+  // without job_tokens.
   std::optional<double> useful_share;
   bool operator==(const StepRow&) const = default;
 

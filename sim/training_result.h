@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/result.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -97,6 +98,7 @@ struct TrainingResult {
   int64_t gpus = 1, nodes = 1;
   double tokens = 0, steps = 0;
   std::vector<TrainingPhase> phases;          // the step's own last
+  Result fullest;                             // the step of the phase that needs most memory
   std::optional<double> step_low, step_high;  // 80 % interval over the forecast
 
   TrainingTimes times;

@@ -36,13 +36,27 @@ def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, progr
     return _answers.Result(_library.call_with_progress("run", request, progress))
 
 
+def _named(scenarios):
+    """A list of scenarios by their names; what has the name of one before it gets a number."""
+    named = {}
+    for one in scenarios:
+        name, times = one.name, 1
+        while name in named:
+            times += 1
+            name = f"{one.name} ({times})"
+        named[name] = one
+    return named
+
+
 def compare(scenarios, overrides=None, *, schedules=None, root=None, progress=None):
     """Puts scenarios side by side, the first as the baseline.
 
-    `scenarios`: a dict of names and scenarios, or one scenario with a section `compare`, or with `schedules`, a list
-    of those it is to run under.
+    `scenarios`: a dict of names and scenarios, or a list of scenarios, or one scenario with a section `compare`, or
+    with `schedules`, a list of those it is to run under.
     """
     cases = None
+    if isinstance(scenarios, (list, tuple)):
+        scenarios = _named([load(one, root=root) for one in scenarios])
     if isinstance(scenarios, dict) and scenarios and not {"model", "cluster", "extends"} & set(scenarios):
         cases = [{**load(one, overrides, root=root).request, "case": name} for name, one in scenarios.items()]
     request = {"cases": cases} if cases else dict(load(scenarios, overrides, root=root).request)

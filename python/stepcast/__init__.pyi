@@ -173,6 +173,7 @@ class Training(Answered):
     energy: Optional[Record]
     replicas: Optional[Record]
     by_replicas: bool
+    memory: Record
     phases: Records
     plans: Records
     assumed: Records
@@ -180,6 +181,8 @@ class Training(Answered):
     version: str
     @property
     def goodput(self) -> float: ...
+    @property
+    def fits(self) -> bool: ...
     def to_html(self, path: _Path) -> None: ...
 
 class Size(Answered): ...
@@ -196,7 +199,7 @@ def load(scenario: _Subject, overrides: _Overrides = ..., *, root: Optional[_Pat
 def from_text(text: str, name: str = ...) -> Scenario: ...
 def run(scenario: _Subject, overrides: _Overrides = ..., *, root: Optional[_Path] = ..., ranks: Optional[str] = ..., what_if: bool = ...,
         progress: _Progress = ...) -> Result: ...
-def compare(scenarios: Union[_Subject, Mapping[str, _Subject]], overrides: _Overrides = ..., *, schedules: Optional[Sequence[str]] = ...,
+def compare(scenarios: Union[_Subject, Mapping[str, _Subject], Sequence[_Subject]], overrides: _Overrides = ..., *, schedules: Optional[Sequence[str]] = ...,
             root: Optional[_Path] = ..., progress: _Progress = ...) -> Comparison: ...
 def search(scenario: _Subject, overrides: _Overrides = ..., *, gpus: Union[None, int, str, Tuple[int, int]] = ...,
            where: Union[str, Sequence[str]] = ..., objective: Union[None, str, Sequence[str]] = ...,

@@ -224,6 +224,8 @@ class Training(Answered):
 
     #: Share of the wall time in steps that count: effective training time over all of it, as r.ettr.
     goodput = property(lambda self: self._data["ettr"])
+    #: Whether every step fits in memory, as r.memory.fits.
+    fits = property(lambda self: self._data["memory"]["fits"])
 
     def to_html(self, path):
         """Writes the report that `stepcast train --html` writes, but for the command line in it."""
@@ -235,6 +237,8 @@ class Training(Answered):
         figures = [
             ("training", f"{data['days']:.1f} days"),
             ("80 % interval", f"{interval['low_days']:.1f} to {interval['high_days']:.1f} days" if interval else "unknown"),
+            *([] if self.fits else [("peak memory", f"{data['memory']['reserved_bytes'] / 2**30:.1f} of "
+                                     f"{data['memory']['usable_bytes'] / 2**30:.1f} GiB, does not fit")]),
             ("GPU-hours", f"{data['gpu_hours']:,.0f}"),
             *([("price", f"${data['price_usd']:,.0f}")] if data["price_usd"] is not None else []),
             ("useful", f"{data['ettr']:.1%}"),

@@ -1,14 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios: a file, a dict or a text, and what is set on top of it."""
 import os
+import re
 from collections.abc import Mapping
 
 from . import _library, _records
 
+#: What a file says without quotes: a number, and maybe a unit.
+_QUANTITY = re.compile(r"[+-]?[0-9.][\w.+-]*( ?[\w./%^-]+)?", re.ASCII)
+
+
+def yaml_of(value):
+    """Dicts and lists as JSON, but quantities in them without quotes, as a file has them: {"tokens": 2T}."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_library.to_json(str(key))}: {yaml_of(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(yaml_of, value)) + "]"
+    if isinstance(value, str) and _QUANTITY.fullmatch(value):
+        return value
+    return _library.to_json(value)
+
 
 def pairs(overrides):
-    """What is set, as the library takes it: texts stay as they are, as behind --set; all else is JSON."""
-    return [[path, value if isinstance(value, str) else _library.to_json(value)] for path, value in overrides.items()]
+    """What is set, as the library takes it: texts stay as they are, as behind --set."""
+    return [[path, value if isinstance(value, str) else yaml_of(value)] for path, value in overrides.items()]
 
 
 class Scenario:
@@ -49,7 +64,7 @@ def scenario_of(subject, overrides=None, root=None):
     if isinstance(subject, Scenario):
         request = subject.request
     elif isinstance(subject, Mapping):
-        request = {"text": _library.to_json(dict(subject)), "name": "<dict>", "set": []}
+        request = {"text": yaml_of(subject), "name": "<dict>", "set": []}
     else:
         request = {"file": os.fspath(subject), "set": []}
     if root is not None:

@@ -10,6 +10,7 @@
 
 #include "report/html/markup.h"
 #include "report/html/panels.h"
+#include "report/text/run.h"
 #include "report/text/size.h"
 #include "report/text/train.h"
 
@@ -68,6 +69,9 @@ std::string train_verdict(const TrainingResult& r) {
                                    days_of_seconds(*r.wall_high), interval_origin(r))
                      : "no interval",
             "wide");
+  if (fit_of(r.fullest) != Fit::fits)
+    s += card("Peak memory, GiB", gib(r.fullest.memory_reserved),
+              "of " + gib(r.fullest.memory_usable) + " usable: " + memory_verdict(r.fullest));
   s += card("GPU-hours", metric(r.gpu_hours, ""),
             fmt::format("{} GPUs in {} nodes", grouped(r.gpus), grouped(r.nodes)));
   if (r.price) s += card("Price", dollars(*r.price), "of the GPUs");

@@ -131,6 +131,39 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
   return s;
 }
 
+// By how much of the device time the shares of data-sheet prices differ between cases before the
+// sources of prices may be taken for a difference of the cases.
+constexpr double kOtherSources = 0.2;
+
+// What share of the time is priced how, where the cases are not priced alike: the difference of two
+// cases is known better than the cases are only while they share their sources.
+std::string trust_table(std::span<const Result> results, std::span<const std::string> names,
+                        const TextStyle& style) {
+  if (results.empty()) return {};
+  constexpr auto kRoofline = static_cast<size_t>(Origin::roofline);
+  const auto by_roofline = [](const Result& r) { return r.trust[kRoofline]; };
+  const auto [least, most] = std::ranges::minmax_element(results, {}, by_roofline);
+  if (by_roofline(*most) - by_roofline(*least) < kOtherSources) return {};
+  std::vector<std::vector<std::string>> rows{{"prices, % of the time"}};
+  for (const std::string& name : names) rows.push_back({"  " + shortened(name)});
+  for (size_t o = 0; o < kOrigins; ++o) {
+    const bool any = std::ranges::any_of(results, [&](const Result& r) { return r.trust[o] > 0; });
+    rows[0].push_back(any ? std::string(origin_words(static_cast<Origin>(o))) : "");
+    for (size_t i = 0; i < results.size(); ++i)
+      rows[i + 1].push_back(any ? std::to_string(trust_percents(results[i])[o]) : "");
+  }
+  const std::vector<std::string> lines = align_columns(rows, '<' + std::string(kOrigins, '>'));
+  std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 1; i < lines.size(); ++i) s += lines[i] + '\n';
+  const auto name = [&](auto at) {
+    return shortened(names[static_cast<size_t>(at - results.begin())]);
+  };
+  return s + wrap(fmt::format("{} is priced by data sheets, {} by measurements: what lies between "
+                              "their steps may be the sources.",
+                              name(most), name(least)),
+                  paint("warning", Tone::warn, style) + "  ", style.width);
+}
+
 // "zb-v   left out: 60 layers are not a multiple of pp*vpp = 4*2"
 std::string left_out_lines(std::span<const std::string> names, std::span<const LeftOut> left_out,
                            const TextStyle& style) {
@@ -255,10 +288,12 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
                  "a name for each result, and the baseline among them");
   const bool same_work = comparable_steps(results), spans = spans_matter(results);
   const bool means = compares_means(results);
+  std::vector<Utilization> rates;
+  for (const Result& r : results) rates.push_back(r.utilization);
   const TimeScale scale = scale_of(results[baseline].step_time);
   std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
                          spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
-                         "pp rank", "MFU"}};
+                         "pp rank", mfu_title(rates)}};
   const bool replicas = std::any_of(results.begin(), results.end(),
                                     [](const Result& r) { return r.replicas.has_value(); });
   if (!replicas) rows[0][2] = rows[0][3] = rows[0][4] = {};
@@ -282,6 +317,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
     s += paint(lines[i + 1], tone_of_line(results[i]), style) + '\n';
   s += left_out_lines(names, left_out, style);
   s += cause_table(results, names, style);
+  s += trust_table(results, names, style);
   s += winner_lines(results, names, baseline, style);
   if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
   return s;

@@ -115,10 +115,10 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
   s += figure("MFU", percent(u.mfu_full_attention), how, style);
-  // In low precision rates exceed the peak that the others are shares of.
-  if (u.hfu_own_peaks < u.hfu * 0.99)
-    s += std::string(kFigureColumn, ' ') + "HFU " + percent(u.hfu_own_peaks) +
-         " of the peaks of the formats that products are in\n";
+  if (const std::string_view format = low_peak(u); !format.empty())
+    s += std::string(kFigureColumn, ' ') +
+         fmt::format("of the {} peak; HFU {} of the peaks of the formats in use\n", format,
+                     percent(u.hfu_own_peaks));
   // Surprising, since HFU is known as MFU with recomputation.
   if (u.hfu < u.mfu_full_attention)
     s += std::string(kFigureColumn, ' ') + "HFU counts attention as executed, under its mask\n";
@@ -227,13 +227,8 @@ std::string disturbance_lines(const Result& r, const TextStyle& style) {
 std::string memory_lines(const Result& r, const TextStyle& style) {
   if (r.reserved_role >= r.memory.size()) return {};
   const RankMemory& stage = r.memory[r.reserved_role];
-  const Fit fit = fit_of(r);
-  const std::string verdict = paint(memory_verdict(r), tone_of(fit), style);
   const std::string indent(kFigureColumn, ' ');
-  std::string more = "of " + gib(r.memory_usable) + " usable on " + role_name(r, r.reserved_role);
-  if (fit == Fit::fits) more += ": " + verdict;
-  std::string s = figure("peak memory", gib(r.memory_reserved) + " GiB", more, style);
-  if (fit != Fit::fits) s += indent + verdict + '\n';
+  std::string s = peak_memory_lines(r, style);
   if (r.reserved_interval)
     s += "  " + pad_right(interval_name(*r.reserved_interval), 15) +
          interval_text(r.memory_reserved, *r.reserved_interval) + '\n';
@@ -284,6 +279,16 @@ std::string saving(const AccountLine& line, const TimeScale& scale) {
   return (quanta < 0 ? "+" : "") + number + ' ' + std::string(scale.unit);
 }
 
+// Without the optimizer its collectives fall away too, which the account has under what is exposed:
+// said where the one line would contradict the other.
+std::string optimizer_note(const Result& r, uint32_t role) {
+  constexpr double kShown = 0.005;  // of the step
+  const Time own = r.account.by_role[role][static_cast<size_t>(Spend::optimizer)];
+  const std::optional<Time> saved = saved_by(r, Spend::optimizer);
+  if (!saved || share_of(*saved - own, r.step_time) < kShown) return {};
+  return "  optimizer, if it were free: with its collectives and copies (exposed above)\n";
+}
+
 std::string account_table(const Result& r, const TextStyle& style) {
   const uint32_t role = r.account.critical_role;
   if (role >= r.account.by_role.size()) return {};
@@ -318,6 +323,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
     line.erase(line.find_last_not_of(' ') + 1);
     s += line + '\n';
   }
+  s += optimizer_note(r, role);
   if (r.what_if_left_out)
     s += "  if it were free: left out where so many ranks differ; --what-if asks for it\n";
   return s;
@@ -398,20 +404,47 @@ std::string memory_verdict(const Result& r) {
   return "fits, " + fixed(free * 100, 0) + " % free";
 }
 
-std::string trust_sentence(const Result& r) {
-  static constexpr std::array<std::string_view, kOrigins> kWords{
-      "measured", "interpolated", "extrapolated", "fitted to runs", "roofline"};
+std::string_view low_peak(const Utilization& u) {
+  return u.hfu_own_peaks < u.hfu * 0.99 ? u.format : "";
+}
+
+std::string mfu_title(std::span<const Utilization> rows, std::string_view unit) {
+  const auto low =
+      std::ranges::find_if(rows, [](const Utilization& u) { return !low_peak(u).empty(); });
+  return fmt::format("MFU{}{}", unit,
+                     low != rows.end() ? fmt::format(" ({})", low_peak(*low)) : "");
+}
+
+std::string peak_memory_lines(const Result& r, const TextStyle& style) {
+  const Fit fit = fit_of(r);
+  const std::string verdict = paint(memory_verdict(r), tone_of(fit), style);
+  std::string more = "of " + gib(r.memory_usable) + " usable on " + role_name(r, r.reserved_role);
+  if (fit == Fit::fits) more += ": " + verdict;
+  std::string s = figure("peak memory", gib(r.memory_reserved) + " GiB", more, style);
+  if (fit != Fit::fits) s += std::string(kFigureColumn, ' ') + verdict + '\n';
+  return s;
+}
+
+std::string_view origin_words(Origin origin) {
+  return origin == Origin::fitted ? "fitted to runs" : name_of(origin);
+}
+
+std::vector<int64_t> trust_percents(const Result& r) {
   std::array<Time, kOrigins> parts;
   for (size_t i = 0; i < kOrigins; ++i) {
     parts[i] = Time{static_cast<int64_t>(r.trust[i] * 1e12)};
   }
-  const std::vector<int64_t> shown = apportion(parts, 100);
+  return apportion(parts, 100);
+}
+
+std::string trust_sentence(const Result& r) {
+  const std::vector<int64_t> shown = trust_percents(r);
   std::string s;
   for (size_t i = 0; i < kOrigins; ++i) {
     if (r.trust[i] <= 0) continue;
     const std::string share = shown[i] == 0 ? "<1 %" : fmt::format("{} %", shown[i]);
     s += fmt::format("{}{}{} {}", s.empty() ? "" : ", ", share, s.empty() ? " of the time" : "",
-                     kWords[i]);
+                     origin_words(static_cast<Origin>(i)));
   }
   return s;
 }

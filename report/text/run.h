@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/format.h"
@@ -34,8 +36,21 @@ Tone tone_of(Fit fit);
 // steps fit" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);
 
+// "bf16" where products are in formats of higher peaks than the one that MFU and HFU are shares of:
+// they may exceed 1 then.  Else nothing.
+std::string_view low_peak(const Utilization& u);
+// "MFU" or "MFU % (bf16)": the head of a column of them; `unit`: "", " %".
+std::string mfu_title(std::span<const Utilization> rows, std::string_view unit = {});
+
+// What the fullest rank holds, of how much, and the verdict: one line or two, each with its '\n'.
+// REQUIRES: reserved_role < memory.size().
+std::string peak_memory_lines(const Result& result, const TextStyle& style);
+
 // "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.
 std::string trust_sentence(const Result& result);
+// The same shares in whole percent that sum to 100, by Origin, and what a share is called.
+std::vector<int64_t> trust_percents(const Result& result);
+std::string_view origin_words(Origin origin);
 
 // The account of one role as text_report() shows it: lines of zero are left out, small ones
 // grouped.

@@ -151,6 +151,9 @@ CellTable layouts_table(const SearchResult& r) {
     against.push_back(
         i == 0 ? "-" : change_text(versus(r.best[i], r.best.front(), r.objectives.front())));
   }
+  std::vector<Utilization> rates;
+  for (const FoundLayout& l : r.best)
+    if (l.result) rates.push_back(l.result->utilization);
   table.add("#", '>', std::move(ranks));
   for (const LayoutColumn& column : kLayoutColumns) {
     std::vector<std::string> cells;
@@ -161,7 +164,8 @@ CellTable layouts_table(const SearchResult& r) {
         std::ranges::any_of(cells, [](const auto& c) { return !c.empty() && c != "1"; });
     if (!says && !varied) continue;
     if (column.only_if_varied && !varied) continue;
-    table.add(column.title, column.side, std::move(cells));
+    const bool utilization = column.cell == mfu_text;
+    table.add(utilization ? mfu_title(rates, " %") : column.title, column.side, std::move(cells));
   }
   for (size_t a = 0; !r.best.empty() && a < r.best.front().beside.size(); ++a) {
     std::vector<std::string> cells;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "report/json/writer.h"
+#include "report/text/roles.h"
+#include "report/text/run.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -123,7 +125,10 @@ std::string predicted_lines(const ModelSize& s, const TextStyle& style) {
                                grouped(s.layouts_tried) + " layouts tried that fits") +
          line("", l.set) +
          line("", "step " + format_time(l.result.step_time) + ", MFU " +
-                      percent(l.result.utilization.mfu_full_attention));
+                      percent(l.result.utilization.mfu_full_attention)) +
+         line("", gib(l.result.memory_reserved) + " GiB of " + gib(l.result.memory_usable) +
+                      " usable on " + role_name(l.result, l.result.reserved_role)) +
+         line("", paint(memory_verdict(l.result), tone_of(fit_of(l.result)), style));
 }
 
 struct Share {
@@ -260,6 +265,8 @@ void write_layouts(JsonWriter& json, const ModelSize& s) {
     json.member_time("step_time", l.result.step_time);
     json.member("mfu", l.result.utilization.mfu_full_attention);
     json.member("reserved_bytes", l.result.memory_reserved.value);
+    json.member("usable_bytes", l.result.memory_usable.value);
+    json.member("fits_share", l.result.fits_share);
   });
   json.member("layouts_tried", s.layouts_tried);
   json.objects("smallest_inference", s.inference, [&](const SizedInference& i) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "report/json/writer.h"
+#include "report/text/roles.h"
+#include "report/text/run.h"
 #include "report/text/size.h"
 
 namespace stepcast {
@@ -212,6 +214,7 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
     text += train_line("80 % interval", days_of_seconds(*r.wall_low) + " to " +
                                             days_of_seconds(*r.wall_high) + "   " +
                                             std::string(interval_origin(r)));
+  if (fit_of(r.fullest) != Fit::fits) text += peak_memory_lines(r.fullest, style);
   text += train_line("GPU-hours", metric(r.gpu_hours, ""));
   if (r.price) text += train_line("price", dollars(*r.price));
   text +=
@@ -305,6 +308,13 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
       json.member("error_days", d.error / kSecondsADay);
     });
     json.member("by_replicas", r.by_replicas);
+    json.object("memory", [&] {
+      json.member("reserved_bytes", r.fullest.memory_reserved.value);
+      json.member("reserved_rank", pipeline_rank(r.fullest, r.fullest.reserved_role));
+      json.member("usable_bytes", r.fullest.memory_usable.value);
+      json.member("fits", r.fullest.fits);
+      json.member("fits_share", r.fullest.fits_share);
+    });
     json.objects("phases", r.phases, [&](const TrainingPhase& p) {
       json.member("tokens", p.tokens);
       json.member("steps", p.steps);

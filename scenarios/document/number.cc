@@ -496,9 +496,11 @@ std::optional<std::string> read_text(const Value& value, std::string_view name,
 
 std::optional<double> read_price(const Value& value, Problems& problems) {
   std::string_view text = value.text;
-  constexpr std::string_view kUnit = "USD/GPUh";
-  if (value.is_scalar() && text.ends_with(kUnit)) {
-    text.remove_suffix(kUnit.size());
+  const bool sign_first = text.starts_with('$');
+  const std::string_view unit = sign_first ? "/GPUh" : "USD/GPUh";
+  if (value.is_scalar() && text.ends_with(unit)) {
+    text.remove_suffix(unit.size());
+    if (sign_first) text.remove_prefix(1);
     const auto price = parse_number<double>(trim(text, " "));
     if (price && *price > 0 && *price < 1e9) return price;
   }

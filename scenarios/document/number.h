@@ -59,7 +59,7 @@ std::optional<double> read_share(const Value& value, std::string_view name, Prob
 // number above 0.
 std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Problems& problems);
 
-// "2.5USD/GPUh": US dollars for a GPU and hour, above 0.  Adds E120.
+// "2.5USD/GPUh" or "$2.5/GPUh": US dollars for a GPU and hour, above 0.  Adds E120.
 std::optional<double> read_price(const Value& value, Problems& problems);
 
 // true or false; yes, no, on and off are words.

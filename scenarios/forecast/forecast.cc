@@ -220,9 +220,12 @@ void fill_rates(const PricedStep& priced, Result& result) {
   const auto peak = s.cluster.node.gpu.peak.find(s.plan.precision.params);
   if (step <= 0 || peak == s.cluster.node.gpu.peak.end()) return;
   const double available = step * world * peak->second.value;
-  result.utilization = {flops.full_attention / available, flops.causal_attention / available,
-                        flops.executed / available, flops.korthikanti / available,
-                        seconds_at_peak(priced.graph, s.cluster.node.gpu) / (step * world)};
+  result.utilization = {flops.full_attention / available,
+                        flops.causal_attention / available,
+                        flops.executed / available,
+                        flops.korthikanti / available,
+                        seconds_at_peak(priced.graph, s.cluster.node.gpu) / (step * world),
+                        name_of(s.plan.precision.params)};
 }
 
 InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {

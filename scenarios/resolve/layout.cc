@@ -403,6 +403,19 @@ void warn_thousands(const PlanInputs& in, KeyOf<int64_t> key) {
   in.warnings.push_back(fmt::format("{} = {} is {}; {}i is {}", key.path(), text, n, text, binary));
 }
 
+// Steps as large as nobody's are tokens taken for sequences.  The largest batches that were looked
+// up are 65,536 sequences of 128 (BERT with LAMB, arXiv 1904.00962) and 128 M tokens (MiniMax-01,
+// arXiv 2501.08313).
+void warn_tokens_for_sequences(const PlanInputs& in, const Plan& plan) {
+  constexpr int64_t kManySequences = 100'000, kManyTokens = 500'000'000;
+  const int64_t n = plan.global_batch, tokens = n * plan.seq;  // <= kMostBatch^2
+  if (n < kManySequences || tokens < kManyTokens) return;
+  in.warnings.push_back(fmt::format(
+      "batch.global counts sequences: {} of {} tokens are {:.0f} billion tokens a step; "
+      "{} tokens are {} sequences",
+      n, plan.seq, static_cast<double>(tokens) / 1e9, n, std::max<int64_t>(1, n / plan.seq)));
+}
+
 }  // namespace
 
 void resolve_batch(const PlanInputs& in, Plan& plan) {
@@ -417,6 +430,7 @@ void resolve_batch(const PlanInputs& in, Plan& plan) {
       in_range(in, "batch.seq")) {
     plan.seq = v.whole("batch.seq");
     check_sequence(in, plan, "batch.seq", plan.seq);
+    warn_tokens_for_sequences(in, plan);
   }
   resolve_encoder(in, plan);
   warn_thousands(in, "batch.seq");

@@ -32,7 +32,7 @@ struct SearchShard {
 struct JobFacts {
   std::optional<int64_t> tokens;
   std::optional<double> price;        // USD for a GPU and hour
-  std::shared_ptr<const Job> losses;  // where it says something of failures or checkpoints
+  std::shared_ptr<const Job> losses;  // where it says of how many tokens
 };
 
 // What a layout takes and holds, whole: simulated now, or known from before.  `settings` makes it

@@ -296,7 +296,7 @@ JobFacts job_of(const ScenarioDocument& document) {
   if (const Value* price = section->find("price"); price != nullptr)
     job.price = read_price(*price, ignored);
   Job whole = read_job(document);
-  if (whole.says_losses()) job.losses = std::make_shared<const Job>(std::move(whole));
+  if (job.tokens) job.losses = std::make_shared<const Job>(std::move(whole));
   return job;
 }
 
@@ -316,7 +316,7 @@ std::string settings_text(const std::vector<std::pair<std::string, std::string>>
 namespace {
 
 std::optional<double> useful_share(const Scenario& s, Time step, const JobFacts& job) {
-  if (!job.tokens || !job.losses || step <= Time{}) return {};
+  if (!job.losses || !s.plan.trains() || step <= Time{}) return {};
   const double steps = static_cast<double>(*job.tokens) / static_cast<double>(step_tokens(s.plan));
   return to_seconds(step) * steps / job_seconds(*job.losses, s, to_seconds(step), steps);
 }

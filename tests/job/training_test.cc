@@ -149,6 +149,18 @@ TEST(Train, RampsArePhasesWithStepsOfTheirOwn) {
   EXPECT_NEAR(r.phases[0].tokens + r.phases[1].tokens + r.phases[2].tokens, 1e12, 1);
 }
 
+TEST(Train, SaysWhatThePhaseThatNeedsMostMemoryNeeds) {
+  const Sets long_first{{"job.tokens", "1T"},
+                        {"model.max_position_embeddings", "131072"},
+                        {"job.rampup", "[{tokens: 1B, seq: 131072}]"}};
+  const TrainingResult r = trained(long_first);
+  EXPECT_FALSE(r.fullest.fits);
+  EXPECT_GT(r.fullest.memory_reserved, r.fullest.memory_usable);
+  const TrainingResult fits = trained({{"job.tokens", "1T"}});
+  EXPECT_TRUE(fits.fullest.fits);
+  EXPECT_LT(fits.fullest.memory_reserved, r.fullest.memory_reserved);
+}
+
 TEST(Train, PlansBothWays) {
   TrainOptions options;
   options.gpus = {8, 32};
@@ -184,6 +196,8 @@ TEST(Train, WhatIsNotStatedHasNoFigure) {
 TEST(Train, BadJobsAreRefusedWithTheirPlace) {
   EXPECT_THAT(failure({}), HasSubstr("E126 my.yaml it is not said how many tokens"));
   EXPECT_THAT(failure({{"job.tokens", "0"}}), HasSubstr("E121 --set job.tokens"));
+  EXPECT_THAT(failure({{"job.tokens", "2"}}),
+              HasSubstr("E127 --set job.tokens 2 tokens are less than the 524288 of one step"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.price", "-2USD/GPUh"}}),
               HasSubstr("E120 --set job.price"));
   EXPECT_THAT(

@@ -71,6 +71,22 @@ class Load(unittest.TestCase):
         self.assertEqual(sc.run(other).scenario.schedule, "ZB-H1")
 
 
+class Dicts(unittest.TestCase):
+    def test_quantities_in_texts_are_read_as_behind_set(self):
+        job = {"tokens": "2T", "price": "2.5USD/GPUh", "failures": {"mtbf": "3.1h"}, "checkpoint": {"every": "500 steps"}}
+        by_path = {"job.tokens": "2T", "job.price": "2.5USD/GPUh", "job.failures.mtbf": "3.1h", "job.checkpoint.every": "500 steps"}
+        expected = sc.train(case.SMALL, by_path)
+        self.assertEqual(sc.train({**case.SMALL, "job": job}).days, expected.days)
+        self.assertEqual(sc.train(case.SMALL, {"job": job}).price_usd, expected.price_usd)
+
+    def test_other_texts_stay_texts(self):
+        for name in ("2 x 4", "70b, true: #1", "2026", "true", "3.5: b", "1f1b #2", "0x10"):
+            self.assertEqual(sc.load({**case.SMALL, "name": name}).name, name)
+
+    def test_what_a_search_of_one_prints_reads_a_pipe(self):
+        self.assertIn("stepcast run - -s", str(sc.search(case.SMALL, {"model.num_hidden_layers": 4}, top=1)))
+
+
 class Train(unittest.TestCase):
     JOB = {"job.price": "2USD/GPUh", "job.checkpoint": "{every: 2h}"}
     SETS = ("-s", "job.price=2USD/GPUh", "-s", "job.checkpoint={every: 2h}")
@@ -93,6 +109,13 @@ class Train(unittest.TestCase):
         self.assertEqual(t.intervals[0].every_s, data["intervals"][0]["every_s"])
         self.assertAlmostEqual(t.price_usd, 2 * t.gpu_hours, delta=1)
         self.assertEqual(pickle.loads(pickle.dumps(t)).days, t.days)
+
+    def test_of_steps_that_do_not_fit_says_so_beside_the_days(self):
+        t = sc.train(case.MINIMAL, {"batch.micro": 8}, tokens="1T")
+        self.assertFalse(t.fits)
+        self.assertIn("does NOT fit", str(t))
+        self.assertIn("does not fit", t._repr_html_())
+        self.assertTrue(sc.train(case.MINIMAL, tokens="1T").fits)
 
     def test_shows_a_table_in_a_notebook(self):
         t = sc.train({**case.SMALL, "name": "<b>mine</b>"}, tokens="1B")
@@ -123,7 +146,10 @@ class Compare(unittest.TestCase):
 
     def test_names_cases_as_it_is_told(self):
         s = sc.load(case.SMALL)
+        listed = sc.compare([s, s.set(schedule="zb-h1")])
+        self.assertEqual([c.name for c in listed.cases], [s.name, s.name + " (2)"])
         c = sc.compare({"as it is": s, "zero bubble": s.set(schedule="zb-h1")})
+        self.assertEqual([c.step_time_s for c in listed.cases], [c.step_time_s for c in c.cases])
         self.assertEqual([row["name"] for row in c.rows], ["as it is", "zero bubble"])
         self.assertEqual(c.baseline, "as it is")
         self.assertEqual(c.rows[1]["step_time_s"], sc.run(s, {"schedule": "zb-h1"}).step_time_s)

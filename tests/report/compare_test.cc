@@ -55,6 +55,34 @@ TEST(CompareTable, MarksWhatMayRunOutOfMemory) {
   EXPECT_THAT(table, HasSubstr("may run out    zb-1p: 35 % of such steps fit\n"));
 }
 
+TEST(CompareTable, SaysWherePricesOfTheCasesAreOfOtherSources) {
+  std::array results{result(1000, 60), result(900, 60)};
+  results[0].trust = {0.1, 0.7, 0.1, 0.1, 0};
+  results[1].trust = {0.1, 0.1, 0, 0.1, 0.7};
+  const std::array<std::string, 2> names{"b200", "gb200"};
+  EXPECT_THAT(compare_table(results, names, 0),
+              HasSubstr("prices, % of the time  measured  interpolated  extrapolated  fitted to "
+                        "runs  roofline\n"
+                        "  b200                       10            70            10              "
+                        "10         0\n"
+                        "  gb200                      10            10             0              "
+                        "10        70\n"
+                        "warning  gb200 is priced by data sheets, b200 by measurements: what lies "
+                        "between\n"
+                        "         their steps may be the sources.\n"));
+  results[1].trust = {0.1, 0.6, 0.1, 0.1, 0.1};
+  EXPECT_THAT(compare_table(results, names, 0), Not(HasSubstr("prices")));
+}
+
+TEST(CompareTable, NamesThePeakThatProductsInLowPrecisionPass) {
+  std::array results{result(1000, 60), result(900, 60)};
+  const std::array<std::string, 2> names{"bf16", "fp8"};
+  for (Result& r : results) r.utilization = {0.5, 0.5, 0.5, 0.5, 0.5, "bf16"};
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank     MFU\n"));
+  results[1].utilization.hfu_own_peaks = 0.3;
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank  MFU (bf16)\n"));
+}
+
 TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {
   const std::array results{result(1000, 1), result(900, 2)};
   const std::array<std::string, 2> names{"1f1b", "zb-1p"};

@@ -50,6 +50,14 @@ const auto kTime = READER(read_time);
 const auto kBytes = READER(read_bytes);
 const auto kBandwidth = READER(read_bandwidth);
 
+TEST(Number, PricesHaveTheirUnitOrASign) {
+  const auto price = [](const Value& v, std::string_view, Problems& p) { return read_price(v, p); };
+  EXPECT_EQ(read(price, scalar("2.5USD/GPUh")), 2.5);
+  EXPECT_EQ(read(price, scalar("$2.5/GPUh")), 2.5);
+  for (const char* wrong : {"2.5", "$2.5", "$2.5USD/GPUh", "2.5/GPUh", "$/GPUh", "-2USD/GPUh"})
+    EXPECT_THAT(complaint(price, wrong), HasSubstr("E120")) << wrong;
+}
+
 TEST(Number, WholeNumbersAreDecimal) {
   EXPECT_EQ(read(kWhole, scalar("1")), 1);
   EXPECT_EQ(read(kWhole, scalar("+7")), 7);

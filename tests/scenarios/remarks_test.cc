@@ -41,6 +41,18 @@ TEST(Remarks, ASequenceInThousands) {
   EXPECT_THAT(load_with({{"batch.global", "4K"}}).warnings, IsEmpty());
 }
 
+TEST(Remarks, TokensForSequencesOfABatch) {
+  EXPECT_THAT(load_with({{"batch.global", "4M"}, {"batch.seq", "8192"}}).warnings,
+              Contains("batch.global counts sequences: 4000000 of 8192 tokens are 33 billion "
+                       "tokens a step; 4000000 tokens are 488 sequences"));
+  // The largest there are: BERT with LAMB, MiniMax-01, a context of a million.
+  for (const auto& [global, seq] : std::vector<std::pair<const char*, const char*>>{
+           {"65536", "512"}, {"16384", "8192"}, {"128", "1048576"}, {"98304", "4096"}})
+    EXPECT_THAT(load_with({{"batch.global", global}, {"batch.seq", seq}}).warnings,
+                Not(Contains(HasSubstr("counts sequences"))))
+        << global;
+}
+
 TEST(Remarks, BytesForBitsOfANic) {
   EXPECT_THAT(load_with({{"cluster.node.nics.bw", "400GB/s"}}).warnings,
               Contains("cluster.node.nics.bw = 400GB/s is many times the fastest NIC of the "

@@ -2,6 +2,8 @@
 // stepcast train FILE: the whole training run of which the scenario is a step.
 #include "report/text/train.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -17,6 +19,7 @@ namespace {
 
 int train_command(const Arguments& args, const Terminal& terminal) {
   Arguments given = args;
+  if (args.gpu_price) given.set.push_back(fmt::format("job.price={}USD/GPUh", *args.gpu_price));
   if (!args.train.tokens.empty()) given.set.push_back("job.tokens=" + args.train.tokens);
   TrainOptions options;
   options.replicas = args.train.replicas.value_or(0);
@@ -31,7 +34,7 @@ int train_command(const Arguments& args, const Terminal& terminal) {
   if (!args.quiet && !args.json)
     for (const std::string& w : result.warnings)
       write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
-  return 0;
+  return args.fail_on_oom && !result.fullest.fits ? kExitOutOfMemory : 0;
 }
 
 }  // namespace
@@ -46,15 +49,23 @@ void add_train(CLI::App& app, Arguments& args, Command& chosen) {
   add_quantity(
       sub, "--days", args.train.days,
       [](const Value& v, std::string_view what, Problems& problems) {
-        return read_number(v, what, problems, true);
+        Value days = v;  // a Time ends before four months
+        if (days.text.ends_with('d')) days.text.pop_back();
+        return read_number(days, what, problems, true);
       },
-      "also find the fewest GPUs that take no longer, as replicas of the layout", "NUMBER");
+      "also find the fewest GPUs that take no longer, as replicas of the layout: 60, 60d",
+      "NUMBER");
+  add_quantity(
+      sub, "--price", args.gpu_price,
+      [](const Value& v, std::string_view, Problems& problems) { return read_price(v, problems); },
+      "of a GPU and hour, instead of job.price: 2.5USD/GPUh", "PRICE");
   sub->add_option("--gpus", args.train.gpus, "also on so many GPUs: 8192,16384")
       ->delimiter(',')
       ->option_text("N,...");
   add_count(sub, "--replicas", args.train.replicas, 1,
             "also draw so many runs, with failures at random");
   add_count(sub, "--seed", args.train.seed, 0, "of what is drawn; default 0");
+  sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a step does not fit in memory");
   add_html(sub, args);
   add_force(sub, args);
   sub->footer(

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "report/text/search.h"
+#include "scenarios/forecast/comparison.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/bounds.h"
 #include "scenarios/search/sweep.h"
@@ -578,9 +579,23 @@ TEST(Search, DaysAndPriceFollowFromTheStep) {
       "parallel.cp: 1, parallel.pp: 1}, constraints: 'days <= 1000'}\n";
   const SearchAnswer answer = search_layouts(document(text), {}, quick());
   ASSERT_EQ(answer.result.best.size(), 3u);
-  for (const FoundLayout& l : answer.result.best) {
+  for (size_t i = 0; i < answer.result.best.size(); ++i) {
+    const FoundLayout& l = answer.result.best[i];
     const double steps = 1e12 / (32.0 * 2048);
-    EXPECT_NEAR(l.days, steps * to_seconds(l.step_time) / 86400, 1e-6 * l.days);
+    EXPECT_GT(l.days, steps * to_seconds(l.step_time) / 86400);
+    const TrainingResult whole = train(answer.documents[i]);
+    EXPECT_EQ(l.days, whole.times.wall / 86400);
+    EXPECT_EQ(l.price, whole.price);
+    const std::vector<ComparedScenario> one{{"my.yaml", answer.documents[i]},
+                                            {"b", answer.documents[i]}};
+    CompareOptions options;
+    options.each = [&](const ScenarioDocument& d, const Scenario& scenario, const Result& result) {
+      const auto plan = whole_run(read_job(d), scenario, result);
+      ASSERT_TRUE(plan);
+      EXPECT_EQ(plan->wall, whole.times.wall);
+      EXPECT_EQ(plan->price, whole.price);
+    };
+    compare_scenarios(one, options);
     EXPECT_NEAR(l.price, l.days * 24 * static_cast<double>(l.gpus) * 2.5, 1e-6 * l.price);
   }
 }

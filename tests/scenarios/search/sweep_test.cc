@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "job/training.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/for_each_item.h"
 #include "tests/scenarios/loading.h"
@@ -116,6 +117,21 @@ TEST(Sweep, RowsSayThePriceOfTheirPoint) {
   EXPECT_EQ(three.price_usd_per_gpu_h, 3);
   EXPECT_EQ(two.step(), three.step());
   EXPECT_NE(two.key, three.key);
+}
+
+TEST(Sweep, DaysAndPriceAreThoseOfTheWholeTraining) {
+  const ScenarioDocument point = document(kSmall + "job: {tokens: 1T, price: 1USD/GPUh}\n");
+  const SweepResult result = sweep(document(kSmall + "job: {tokens: 1T, price: 1USD/GPUh}\n"
+                                                     "sweep: {axes: {batch.micro: [1]}}\n"),
+                                   {}, {});
+  ScenarioDocument same = point;
+  same.set("batch.micro", scalar_value("1"));
+  const TrainingResult whole = train(same);
+  ASSERT_EQ(result.points.size(), 1u);
+  const StepRow& row = result.points[0].row;
+  EXPECT_LT(row.useful_share.value(), 1);
+  EXPECT_DOUBLE_EQ(row.days().value(), whole.times.wall / 86400);
+  EXPECT_DOUBLE_EQ(row.price().value(), whole.price.value());
 }
 
 TEST(Sweep, CountsWhatIsNoScenario) {
