@@ -178,6 +178,14 @@ std::span<const std::string_view> import_kinds() {
   return kKinds;
 }
 
+bool says_the_run(std::span<const std::pair<std::string, std::string>> set) {
+  const auto states = [&](std::string_view section, std::string_view key) {
+    return std::ranges::any_of(set,
+                               [&](const auto& s) { return s.first == section || s.first == key; });
+  };
+  return states("cluster", "cluster.preset") && states("batch", "batch.global");
+}
+
 ImportedRun import_run(const ImportRequest& request) {
   const std::string_view name =
       request.kind == "auto" ? kind_of_file_or_refuse(request) : std::string_view(request.kind);

@@ -24,6 +24,10 @@ std::string_view kind_of_log(std::string_view text);
 // The kind that reads a text, by what is in it; empty for scenarios and for what no importer reads.
 std::string_view kind_of_file(const std::string& text);
 
+// Whether --set states cluster and batch.  A config.json says nothing of the run: it is taken for a
+// scenario where this does.
+bool says_the_run(std::span<const std::pair<std::string, std::string>> set);
+
 // The cluster that an imported job ran on, of which its files say only the number of GPUs.
 struct ImportCluster {
   std::string preset = "dgx-h100";

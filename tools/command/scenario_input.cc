@@ -2,7 +2,6 @@
 // The file that a command is about: a scenario, or a file of another tool, which is imported first.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -14,16 +13,6 @@
 namespace stepcast::cli {
 namespace {
 
-// A config.json says nothing of the run: it is taken where the command line says the rest.
-bool says_the_run(const Arguments& args) {
-  const auto sets = parse_sets(args.set);
-  const auto states = [&](std::string_view section, std::string_view key) {
-    return std::any_of(sets.begin(), sets.end(),
-                       [&](const auto& s) { return s.first == section || s.first == key; });
-  };
-  return states("cluster", "cluster.preset") && states("batch", "batch.global");
-}
-
 // The importer that reads `file`; empty for scenarios, and for what is left to their reader to
 // refuse: files that are missing, special or too large.
 std::string kind_of_input(const std::string& file, const Arguments& args) {
@@ -33,7 +22,7 @@ std::string kind_of_input(const std::string& file, const Arguments& args) {
                       std::filesystem::file_size(file, none) > kMost))
     return {};
   const std::string kind(kind_of_file(file == "-" ? standard_input() : read_whole_file(file)));
-  return kind == "hf" && !says_the_run(args) ? std::string() : kind;
+  return kind == "hf" && !says_the_run(parse_sets(args.set)) ? std::string() : kind;
 }
 
 // What a file leaves open can be said to `stepcast import` in more ways than to other commands.
