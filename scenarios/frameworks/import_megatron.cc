@@ -703,8 +703,8 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts) {
   const std::vector<Argument> arguments = read_printed_arguments(in.file);
   if (arguments.empty())
-    return in.problems.add("E330", "the list of arguments is not in this log", {in.file, 1, 1}, 1,
-                           {}, "Megatron prints it when it starts: lines 'num_layers ..... 32'");
+    return missing_configuration(in, "the list of arguments is not in this log",
+                                 "Megatron prints it when it starts: lines 'num_layers ..... 32'");
   draft_all(in, arguments, cluster, draft, counts);
   draft_measured(in, draft, counts);
 }
