@@ -19,6 +19,7 @@ namespace {
 std::string command_of(const Arguments& args, std::string command) {
   if (!args.file.empty()) command += ' ' + shell_word(args.file);
   for (const std::string& file : args.files) command += ' ' + shell_word(file);
+  for (const std::string& word : args.given) command += ' ' + shell_word(word);
   for (const std::string& schedule : args.schedules)
     command +=
         (&schedule == &args.schedules.front() ? " --schedules " : ",") + shell_word(schedule);

@@ -25,6 +25,14 @@ std::string kind_of_input(const std::string& file, const Arguments& args) {
   return kind == "hf" && !says_the_run(parse_sets(args.set)) ? std::string() : kind;
 }
 
+// Only scripts are started with words.
+void refuse_words(const Arguments& args) {
+  if (!args.given.empty())
+    usage_error("E003", "'" + args.given.front() + "' is one argument too many",
+                "one scenario at a time; `stepcast compare` takes several, and words after the "
+                "file are for scripts");
+}
+
 // What a file leaves open can be said to `stepcast import` in more ways than to other commands.
 ImportedRun import_with_advice(const ImportRequest& request, const std::string& file) {
   try {
@@ -33,8 +41,8 @@ ImportedRun import_with_advice(const ImportRequest& request, const std::string& 
     for (Diagnostic& d : e.diagnostics)
       if (d.code == "E332")
         d.note = fmt::format(
-            "{}{}--model and words after the file are for `stepcast import auto {} -o run.yaml`, "
-            "which writes the scenario",
+            "{}{}`stepcast import auto {} -o run.yaml`, which writes the scenario, takes --model "
+            "and words after the file",
             d.note, d.note.empty() ? "" : "; ", file);
     throw;
   }
@@ -44,6 +52,7 @@ ImportedRun import_with_advice(const ImportRequest& request, const std::string& 
 
 std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args) {
   const std::string kind = kind_of_input(file, args);
+  if (kind != "megatron-args") refuse_words(args);
   if (kind.empty()) return {};
   ImportRequest request = import_request(args, kind, file);
   const ImportedRun run = import_with_advice(request, file);

@@ -67,6 +67,7 @@ std::vector<std::string> run_words(const Arguments& args) {
   std::vector<std::string> words;
   if (!args.root.empty()) words = {"--root", args.root};
   words.push_back(args.file);
+  words.insert(words.end(), args.given.begin(), args.given.end());
   return words;
 }
 
