@@ -24,12 +24,18 @@ std::string comparison_page(const std::vector<ComparedScenario>& scenarios,
       request_error("E004", "a report of " + std::to_string(total) + " cases",
                     "a report takes up to " + std::to_string(kMostPageCases));
   };
+  std::vector<std::optional<TrainingPlan>> whole_runs;
+  options.each = [&](const ScenarioDocument& document, const Scenario& scenario,
+                     const Result& result) {
+    whole_runs.push_back(whole_run(read_job(document), scenario, result));
+  };
   const Comparison c = compare_scenarios(scenarios, options);
   PageFacts facts;
   facts.version = STEPCAST_VERSION;
+  facts.model = model_facts_of(c.scenarios);
   std::string bytes;
-  write_compare_page(page_cases_of(c.results, c.scenarios, c.names), c.baseline, facts, c.left_out,
-                     [&](std::string_view piece) { bytes += piece; });
+  write_compare_page(page_cases_of(c.results, c.scenarios, c.names, whole_runs), c.baseline, facts,
+                     c.left_out, [&](std::string_view piece) { bytes += piece; });
   return bytes;
 }
 

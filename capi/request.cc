@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/request.h"
 
+#include <filesystem>
+#include <span>
+
 #include <nlohmann/json.hpp>
 
+#include "scenarios/frameworks/import_run.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 
@@ -132,6 +136,34 @@ void Request::check_all_read() const {
   }
 }
 
+namespace {
+
+// A config.json, beside which the request says the run, as a scenario; nothing for other files.
+std::optional<ScenarioDocument> imported_config(
+    const std::string& file, const std::string& root,
+    std::span<const std::pair<std::string, std::string>> set) {
+  if (file.empty() || !says_the_run(set)) return {};
+  Problems unread;  // dropped: what cannot be read is reported when the file is read as a scenario
+  ScenarioFiles files(unread, root);
+  const SourceRef source = files.open_first(file);
+  if (source == nullptr || kind_of_file(source->text) != "hf") return {};
+  ImportRequest asked;
+  asked.kind = "hf";
+  asked.file = file;
+  asked.text = source->text;
+  asked.folder = std::filesystem::path(source->path).parent_path().filename().string();
+  asked.set.assign(set.begin(), set.end());
+  ImportedRun run = import_run(asked);
+  ScenarioDocument document =
+      ScenarioDocument::of_text(std::move(run.scenario), "imported from " + file, root, file);
+  for (const UnknownPlace& u : run.unknown)
+    run.notes.push_back("unknown key '" + u.name + "': whether it changes the cost is not known");
+  document.warn(std::move(run.notes));
+  return document;
+}
+
+}  // namespace
+
 ScenarioDocument read_scenario(Request& request) {
   const std::string root = request.text("root");
   const std::string file = request.text("file");
@@ -139,12 +171,13 @@ ScenarioDocument read_scenario(Request& request) {
   if (request.has("text") == !file.empty())
     request_error("E003", "the request names no scenario, or two",
                   "it has a \"file\", or a \"text\" with a \"name\"");
+  LoadOptions options;
+  options.set = request.pairs("set");
+  if (auto config = imported_config(file, root, options.set)) return *config;
   ScenarioDocument document =
       file.empty()
           ? ScenarioDocument::of_text(request.text("text"), name.empty() ? "<text>" : name, root)
           : ScenarioDocument::of_file(file, root);
-  LoadOptions options;
-  options.set = request.pairs("set");
   document.set(options);
   return document;
 }

@@ -51,7 +51,8 @@ class Request {
   std::set<std::string, std::less<>> read_;
 };
 
-// "file", or "text" with "name"; "root" and "set".
+// "file", or "text" with "name"; "root" and "set".  A config.json is imported, where "set" says the
+// run.
 ScenarioDocument read_scenario(Request& request);
 
 // Throws an InputError of one diagnostic without a place.

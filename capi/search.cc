@@ -42,8 +42,11 @@ size_t index_in(Request& request, size_t count) {
 std::string search_page(const SearchAnswer& found) {
   PageFacts facts;
   facts.version = STEPCAST_VERSION;
-  if (!found.documents.empty())
-    facts.settings = setting_lines_of(found.documents.front().resolve());
+  if (!found.documents.empty()) {
+    const Scenario best = found.documents.front().resolve();
+    facts.settings = setting_lines_of(best);
+    facts.model = model_facts_of({&best, 1});
+  }
   facts.settings_of = " of the best layout";
   std::string bytes;
   write_search_page(found.result, found.points, facts,

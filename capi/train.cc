@@ -39,6 +39,7 @@ stepcast_answer train(Request& request) {
         PageFacts facts;
         facts.version = STEPCAST_VERSION;
         facts.description = scenario.description;
+        facts.model = model_facts_of({&scenario, 1});
         facts.settings = setting_lines_of(scenario);
         std::string bytes;
         write_train_page(*run, facts, [&](std::string_view piece) { bytes += piece; });

@@ -222,7 +222,8 @@ ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
     : problems_(other.problems_),
       files_(other.files_, problems_),
       first_(other.first_),
-      tree_(other.tree_) {}
+      tree_(other.tree_),
+      warnings_(other.warnings_) {}
 
 ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::string& root) {
   ScenarioDocument document(root);
@@ -313,8 +314,10 @@ std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
 std::variant<Scenario, InputError> ScenarioDocument::try_resolve() && {
   if (!files_.incomplete() || !problems_.any()) {
     try {
-      if (auto scenario = resolve_tree(std::move(tree_), first_->name, files_, problems_))
+      if (auto scenario = resolve_tree(std::move(tree_), first_->name, files_, problems_)) {
+        scenario->warnings.insert(scenario->warnings.begin(), warnings_.begin(), warnings_.end());
         return std::move(*scenario);
+      }
     } catch (InputError& e) {  // of the cost table
       return std::move(e);
     }

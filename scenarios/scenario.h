@@ -45,10 +45,11 @@ struct OwnRuns;           // own_runs.h
 
 // One resolved value and why it has it: the lines of `stepcast explain`.
 struct Setting {
-  std::string path;    // "parallel.dp"
-  std::string value;   // "4", with its unit
-  std::string origin;  // "run.yaml:3:12", "--set", "preset llama3-8b", "default: ..." or "derived:
-                       // 16 / (2*2*1)"
+  std::string path;     // "parallel.dp"
+  std::string value;    // "4", with its unit
+  std::string origin;   // "run.yaml:3:12", "--set", "preset llama3-8b", "default: ..." or "derived:
+                        // 16 / (2*2*1)"
+  bool stated = false;  // by the scenario or --set, not by a preset, software or default
 };
 
 struct Measured {

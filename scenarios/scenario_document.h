@@ -36,6 +36,8 @@ class ScenarioDocument {
   // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.
   // resolve() reports what is wrong with it.
   void set(const std::string& path, Value value);
+  // What whoever made the text assumed: first among the warnings of the scenario.
+  void warn(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);
 
@@ -58,6 +60,7 @@ class ScenarioDocument {
   ScenarioFiles files_;
   SourceRef first_;  // the file itself
   Value tree_;
+  std::vector<std::string> warnings_;
 };
 
 // Values for ScenarioDocument::set() that are written nowhere.

@@ -15,6 +15,7 @@
 #include "report/text/explain.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
+#include "report/text/train.h"
 #include "sim/graph/spend.h"
 
 namespace stepcast {
@@ -156,6 +157,26 @@ std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
   if (!warnings.empty())
     s += html_details("Warnings", "<ul class=\"warnings\">\n" + warnings + "</ul>\n");
   return html_section("cases", "Cases", s);
+}
+
+std::string whole_runs_panel(std::span<const PageCase> cases) {
+  std::vector<std::optional<TrainingPlan>> runs;
+  std::vector<std::string> names;
+  for (const PageCase& c : cases) {
+    runs.push_back(c.whole_run);
+    names.push_back(c.name);
+  }
+  const std::vector<std::vector<std::string>> cells = whole_run_cells(runs, names);
+  if (cells.empty()) return {};
+  std::vector<HtmlColumn> columns{{"case", false}};
+  for (size_t i = 1; i < cells.front().size(); ++i)
+    if (!cells.front()[i].empty()) columns.push_back({cells.front()[i], true});
+  HtmlTable table("The whole training of which each case is a step", columns);
+  for (size_t row = 1; row < cells.size(); ++row) {
+    table.row();
+    for (size_t i = 0; i < columns.size(); ++i) table.text(cells[row][i]);
+  }
+  return html_section("trainings", "The whole training", table.finish());
 }
 
 std::string accounts_panel(std::span<const PageCase> cases) {

@@ -40,13 +40,18 @@ std::array<std::string_view, 4> template_parts() {
   return parts;
 }
 
-std::string header_of(const ScenarioSummary& s) {
+// The model's line of a header, below what is said of the run.
+std::string model_line(const PageFacts& facts) {
+  return facts.model.empty() ? std::string() : '\n' + html_text(facts.model);
+}
+
+std::string header_of(const ScenarioSummary& s, const PageFacts& facts) {
   ScenarioSummary nameless = s;  // the name is the title above it
   nameless.name.clear();
   TextStyle wide;
   wide.width = 1000;
   return "<header><h1>" + html_text(s.name) + "</h1>\n<p class=\"headline\">" +
-         xml_text(trim(headline(nameless, wide))) + "</p></header>\n";
+         xml_text(trim(headline(nameless, wide))) + model_line(facts) + "</p></header>\n";
 }
 
 }  // namespace
@@ -56,7 +61,7 @@ void write_run_page(const Result& r, const PageFacts& facts, const PageSink& sin
   sink(parts[0]);
   sink(html_text(r.scenario.name));
   sink(parts[1]);
-  sink(header_of(r.scenario));
+  sink(header_of(r.scenario, facts));
   sink("<main>\n");
   sink(verdict_panel(r, facts));
   sink(account_panel(r));
@@ -80,7 +85,7 @@ void write_search_page(const SearchResult& search, const StepPoints& points, con
   sink(html_text(search.name));
   sink(parts[1]);
   sink("<header><h1>" + html_text(search.name) + "</h1>\n<p class=\"headline\">" +
-       html_text("search on " + search.gpu) + "</p></header>\n<main>\n");
+       html_text("search on " + search.gpu) + model_line(facts) + "</p></header>\n<main>\n");
   sink(search_verdict(search));
   sink(search_best_panel(search));
   sink(neighbors_panel(search));
@@ -102,7 +107,7 @@ void write_train_page(const TrainingResult& run, const PageFacts& facts, const P
   sink("<header><h1>" + html_text(run.name) + "</h1>\n<p class=\"headline\">" +
        html_text(fmt::format("{} tokens in {} steps on {} x {}", metric(run.tokens, ""),
                              number_text(run.steps), grouped(run.gpus), run.gpu)) +
-       "</p></header>\n<main>\n");
+       model_line(facts) + "</p></header>\n<main>\n");
   sink(train_verdict(run));
   sink(waterfall_panel(run));
   sink(intervals_panel(run));
@@ -150,8 +155,10 @@ void write_compare_page(std::span<const PageCase> cases, size_t baseline, const 
   sink(html_text(names));
   sink(parts[1]);
   sink("<header><h1>" + html_text(names) + "</h1>\n<p class=\"headline\">" +
-       std::to_string(cases.size()) + " cases side by side</p></header>\n<main>\n");
+       std::to_string(cases.size()) + " cases side by side" + model_line(facts) +
+       "</p></header>\n<main>\n");
   sink(cases_panel(cases, baseline, left_out));
+  sink(whole_runs_panel(cases));
   sink(accounts_panel(cases));
   sink(case_waits_panel(cases));
   sink(timelines_panel(cases));

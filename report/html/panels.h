@@ -31,6 +31,7 @@ std::string scenario_panel(const Result& result, const PageFacts& facts);
 
 std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
                         std::span<const LeftOut> left_out);
+std::string whole_runs_panel(std::span<const PageCase> cases);  // days and price, if any knows them
 std::string accounts_panel(std::span<const PageCase> cases);
 std::string timelines_panel(std::span<const PageCase> cases);
 std::string memories_panel(std::span<const PageCase> cases);

@@ -33,6 +33,18 @@ bool is_sent(std::string_view name) {
   return true;
 }
 
+// Line ends part the settings of "others".
+std::string escaped_lines(std::string_view text) {
+  std::string escaped;
+  while (true) {
+    const size_t end = text.find('\n');
+    escaped += escape_text(text.substr(0, end));
+    if (end == std::string_view::npos) return escaped;
+    escaped += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 class Columns {
  public:
   Columns(JsonWriter& header, const std::vector<StepRow>& rows) : header_(header), rows_(rows) {}
@@ -44,7 +56,7 @@ class Columns {
     Varints numbers(bytes_);
     for (const StepRow& row : rows_) {
       const auto [at, fresh] = ids.try_emplace(of(row), ids.size());
-      if (fresh) words.push_back(escape_text(at->first));
+      if (fresh) words.push_back(escaped_lines(at->first));
       numbers.add(at->second);
     }
     column(name, "text", [&] { header_.values("words", words); });

@@ -380,8 +380,8 @@ std::string step_energies_table(std::span<const std::optional<StepEnergy>> energ
   return text + unknown + assumed;
 }
 
-std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
-                             std::span<const std::string> names) {
+std::vector<std::vector<std::string>> whole_run_cells(
+    std::span<const std::optional<TrainingPlan>> runs, std::span<const std::string> names) {
   bool any = false, price = false;
   for (const auto& run : runs) {
     any = any || run;
@@ -392,12 +392,19 @@ std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
       {"the whole training", "days", "useful", "GPU-hours", price ? "price" : ""}};
   for (size_t i = 0; i < runs.size(); ++i) {
     if (const auto& run = runs[i])
-      rows.push_back({"  " + escape_text(names[i]), fixed(run->wall / kSecondsADay, 1),
-                      percent(run->useful_share), metric(run->gpu_hours, ""),
-                      run->price ? dollars(*run->price) : ""});
+      rows.push_back({names[i], fixed(run->wall / kSecondsADay, 1), percent(run->useful_share),
+                      metric(run->gpu_hours, ""), run->price ? dollars(*run->price) : ""});
     else
-      rows.push_back({"  " + escape_text(names[i]), "-", "", "", ""});
+      rows.push_back({names[i], "-", "", "", ""});
   }
+  return rows;
+}
+
+std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
+                             std::span<const std::string> names) {
+  std::vector<std::vector<std::string>> rows = whole_run_cells(runs, names);
+  if (rows.empty()) return {};
+  for (size_t i = 1; i < rows.size(); ++i) rows[i].front() = "  " + escape_text(rows[i].front());
   std::string text = "\n";
   for (const std::string& line : align_columns(rows, "<>>>>")) text += line + '\n';
   return text;

@@ -54,6 +54,9 @@ void write_step_energy(JsonWriter& json, const StepEnergy& energy);
 std::string step_energies_table(std::span<const std::optional<StepEnergy>> energies,
                                 std::span<const std::string> names);
 
+// The rows of that table, a title first, names as they are; empty if nobody knows a whole training.
+std::vector<std::vector<std::string>> whole_run_cells(
+    std::span<const std::optional<TrainingPlan>> runs, std::span<const std::string> names);
 // Whole runs side by side: one for each name, nothing where it is not known.  "" if none is.
 std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
                              std::span<const std::string> names);

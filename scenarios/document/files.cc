@@ -644,7 +644,7 @@ bool ScenarioFiles::refuse_other_file(const SourceRef& source, const Value* pars
         "E107", "this is a config.json: it says what a model is, and nothing of a run",
         parsed->mark, 1, {},
         "-s cluster=dgx-h100 -s 'batch={global: 64, micro: 1, seq: 4096}' says the run, and "
-        "-s 'parallel={tp: 8}' how it is laid out; `stepcast size " +
+        "-s parallel.tp=8 how it is laid out; `stepcast size " +
             name + "` says what the model takes; in a scenario it is model: {hf: " + name + '}');
   else if (parsed == nullptr && is_script(file.text))
     problems_.add(

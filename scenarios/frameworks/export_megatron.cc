@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 
+#include "scenarios/frameworks/export_layout.h"
+
 namespace stepcast {
 namespace {
 
@@ -15,6 +17,56 @@ std::string number(double x) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
 }
+
+// Keys that the arguments say, or that have a note of their own.
+constexpr std::array<std::string_view, 48> kSaidToMegatron{"parallel.tp",
+                                                           "parallel.cp",
+                                                           "parallel.pp",
+                                                           "parallel.vpp",
+                                                           "parallel.dp",
+                                                           "parallel.dp_replicate",
+                                                           "parallel.sp",
+                                                           "parallel.zero",
+                                                           "parallel.zero_exchange",
+                                                           "parallel.ep",
+                                                           "parallel.etp",
+                                                           "parallel.vocab_multiple",
+                                                           "parallel.layout",
+                                                           "parallel.split",
+                                                           "parallel.cp_comm",
+                                                           "parallel.cp_inner",
+                                                           "batch.global",
+                                                           "batch.micro",
+                                                           "batch.seq",
+                                                           "schedule.kind",
+                                                           "schedule.p2p",
+                                                           "overlap.pp_p2p",
+                                                           "recompute",
+                                                           "precision.preset",
+                                                           "precision.params",
+                                                           "precision.grads",
+                                                           "precision.own_grads",
+                                                           "precision.moments",
+                                                           "precision.fp8_params",
+                                                           "precision.first_last_bf16",
+                                                           "precision.first_bf16_layers",
+                                                           "precision.last_bf16_layers",
+                                                           "overlap.dp_grad",
+                                                           "overlap.dp_param",
+                                                           "overlap.bucket",
+                                                           "overlap.tp",
+                                                           "overlap.ep",
+                                                           "optimizer.clip",
+                                                           "kernels.attention",
+                                                           "kernels.dropout",
+                                                           "kernels.fused_bias_dropout_add",
+                                                           "kernels.fused_activation",
+                                                           "kernels.fused_softmax",
+                                                           "kernels.fused_cross_entropy",
+                                                           "kernels.loss",
+                                                           "kernels.gradient_accumulation_fusion",
+                                                           "kernels.modules",
+                                                           "offload"};
 
 class ArgumentWriter {
  public:
@@ -34,7 +86,11 @@ class ArgumentWriter {
     write_schedule();
     const int64_t per_node = std::max<int64_t>(1, s_.cluster.node.gpus);
     const int64_t world = p_.tp * p_.cp * p_.pp * p_.dp;
-    std::string text = "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
+    for (const std::string& stated : stated_beside(s_, kSaidToMegatron))
+      note(stated + " is not written");
+    std::string text = "#!/bin/bash\n";
+    for (const std::string& n : result_.notes) text += "# " + n + '\n';
+    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
     text += fmt::format("torchrun --nproc_per_node {} --nnodes {} pretrain_gpt.py",
                         std::min(per_node, world), (world + per_node - 1) / per_node);
     for (const std::string& line : lines_) text += " \\\n  " + line;
@@ -163,7 +219,7 @@ class ArgumentWriter {
   void write_layout() {
     if (p_.tp > 1) add("--tensor-model-parallel-size", p_.tp);
     if (p_.cp > 1) {
-      constexpr std::array<const char*, 4> kWays{"p2p", "allgather", "a2a", "a2a+p2p"};
+      constexpr std::array<const char*, 4> kWays{"p2p", "all_gather", "a2a", "a2a+p2p"};
       add("--context-parallel-size", p_.cp);
       add(std::string("--cp-comm-type ") + kWays[static_cast<size_t>(p_.cp_comm)]);
       if (p_.cp_comm == CpComm::hierarchical && p_.cp_inner > 0)

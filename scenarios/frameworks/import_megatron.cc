@@ -256,6 +256,7 @@ constexpr CostArgument kMegatron[] = {
     {"offload_modules", "offload.activations", As::left_out("none")},
 
     // The job.
+    {"train_samples", "job.tokens"},
     {"save", "job.checkpoint"},
     {"save_interval", "job.checkpoint", As::input(), "persistent_save_interval"},
     {"async_save", "job.checkpoint"},
@@ -346,10 +347,11 @@ std::vector<Argument> mapped_arguments(const Value& file, Environment& environme
 
 // Arguments whose value may stay open: the scenario does without it.
 bool may_stay_open(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kText{
+  constexpr std::array<std::string_view, 13> kText{
       "save",          "tokenizer_type", "merge_file",        "optimizer",
       "async_save",    "normalization",  "attention_backend", "deepspeed",
-      "save_interval", "vocab_size",     "padded_vocab_size", "transformer_impl"};
+      "save_interval", "vocab_size",     "padded_vocab_size", "transformer_impl",
+      "train_samples"};
   return std::find(kText.begin(), kText.end(), name) != kText.end();
 }
 
@@ -567,6 +569,33 @@ bool has_sizes(const std::vector<ShellArgument>& arguments) {
   });
 }
 
+std::string_view line_of(std::string_view text, int number) {
+  LogLines lines{text};
+  while (const auto line = lines.next())
+    if (lines.number == number) return *line;
+  return {};
+}
+
+// Says of each statement behind the command that trains, and that begins with an option, that the
+// shell would not hand it to that command.
+void warn_of_lost_lines(const std::vector<Mark>& lost, const ImportSources& in) {
+  if (in.warnings == nullptr) return;
+  int said = 0;
+  for (const Mark& mark : lost) {
+    if (mark.line == said || mark.source == nullptr) continue;
+    said = mark.line;
+    std::string_view before = line_of(mark.source->text, mark.line - 1);
+    before.remove_prefix(std::min(before.find_first_not_of(" \t"), before.size()));
+    in.warnings->push_back(fmt::format(
+        "line {} begins with an option, which the shell takes for a command of its own, so that "
+        "it is left out: {}",
+        mark.line,
+        before.starts_with('#')
+            ? fmt::format("line {} is a comment, which ends the command", mark.line - 1)
+            : fmt::format("is a backslash missing at the end of line {}?", mark.line - 1)));
+  }
+}
+
 // The arguments of the command that trains: the first that has sizes of a model or a batch.  A text
 // of nothing but arguments is all of one command.
 std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
@@ -583,10 +612,13 @@ std::vector<Argument> shell_arguments(const ImportSources& in, Environment& envi
     all.push_back({"nnodes", "--nodes", word_value(script.nodes->text, script.nodes->mark)});
   std::vector<std::pair<const ShellCommand*, std::vector<ShellArgument>>> training;
   std::vector<ShellArgument> loose;
+  std::vector<Mark> lost;
   const ShellCommand* other = nullptr;
   for (const ShellCommand& command : script.commands) {
     std::vector<ShellArgument> found = arguments_of(command.words);
-    if (command.words.front().text.starts_with("--"))
+    const bool is_options = command.words.front().text.starts_with("--");
+    if (is_options && !training.empty()) lost.push_back(command.words.front().mark);
+    if (is_options)
       loose.insert(loose.end(), found.begin(), found.end());
     else if (trains_nothing(command))
       other = other == nullptr ? &command : other;
@@ -606,6 +638,7 @@ std::vector<Argument> shell_arguments(const ImportSources& in, Environment& envi
                     "import the script that starts the training");
     return {};
   }
+  warn_of_lost_lines(lost, in);
   OpenValues open(script);
   std::vector<ShellArgument> found;
   if (training.empty()) {
@@ -670,14 +703,27 @@ std::span<const CostArgument> megatron_arguments() {
 }
 
 void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft) {
-  constexpr std::array<std::string_view, 5> kPrefixes{"NCCL_", "TORCH_NCCL_", "NVTE_",
-                                                      "CUDA_DEVICE_MAX_", "NVLINK_"};
+  // The second is the newer name.
+  const bool allocator = name == "PYTORCH_CUDA_ALLOC_CONF" || name == "PYTORCH_ALLOC_CONF";
+  constexpr std::array<std::string_view, 7> kPrefixes{"NCCL_",
+                                                      "TORCH_NCCL_",
+                                                      "NVTE_",
+                                                      "CUDA_DEVICE_MAX_",
+                                                      "NVLINK_",
+                                                      "PYTORCH_CUDA_ALLOC_CONF",
+                                                      "PYTORCH_ALLOC_CONF"};
   if (std::none_of(kPrefixes.begin(), kPrefixes.end(),
                    [&](std::string_view prefix) { return name.starts_with(prefix); }))
     return;
   draft.set(fmt::format("env.{}", name), yaml_text(value), "");
   if (name == "NCCL_NVLS_ENABLE" && value == "0")
     draft.set("cluster.node.intra.sharp", false, fmt::format("{} 0", name));
+  // "max_split_size_mb:512,expandable_segments:True"
+  std::string settings = ',' + lower_case(value) + ',';
+  std::erase(settings, ' ');
+  for (const bool on : {true, false})
+    if (allocator && settings.find(fmt::format(",expandable_segments:{},", on)) != settings.npos)
+      draft.set("kernels.expandable_segments", on, name);
 }
 
 void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
@@ -703,8 +749,8 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts) {
   const std::vector<Argument> arguments = read_printed_arguments(in.file);
   if (arguments.empty())
-    return in.problems.add("E330", "the list of arguments is not in this log", {in.file, 1, 1}, 1,
-                           {}, "Megatron prints it when it starts: lines 'num_layers ..... 32'");
+    return missing_configuration(in, "the list of arguments is not in this log",
+                                 "Megatron prints it when it starts: lines 'num_layers ..... 32'");
   draft_all(in, arguments, cluster, draft, counts);
   draft_measured(in, draft, counts);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "model/plan.h"
@@ -923,7 +924,22 @@ class RunDraft {
     draft_.set_text("kernels.cuda_graph", step ? "step" : "layer", a_.origin(by));
   }
 
+  // --train-samples states how long it trains; --train-iters is often that of a trial, and is no
+  // length of a training to reckon days and dollars with.
+  void write_tokens() {
+    if (!a_.given("train_samples")) return;
+    const char* of_tokens = a_.given("decoder_num_layers") && a_.given("decoder_seq_length")
+                                ? "decoder_seq_length"
+                                : "seq_length";
+    const int64_t samples = a_.whole("train_samples", 0), seq = a_.whole(of_tokens, 0);
+    if (samples < 1 || seq < 1 || samples > std::numeric_limits<int64_t>::max() / seq) return;
+    draft_.set("job.tokens", samples * seq,
+               {fmt::format("{} x {}", a_.why("train_samples"), a_.why(of_tokens)),
+                a_.mark("train_samples")});
+  }
+
   void write_job() {
+    write_tokens();
     std::string checkpoint;
     const auto add = [&](const char* key, const std::string& value) {
       checkpoint += fmt::format("{}{}: {}", checkpoint.empty() ? "{" : ", ", key, value);

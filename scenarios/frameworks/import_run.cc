@@ -178,6 +178,25 @@ std::span<const std::string_view> import_kinds() {
   return kKinds;
 }
 
+bool says_the_run(std::span<const std::pair<std::string, std::string>> set) {
+  const auto states = [&](std::string_view section, std::string_view key) {
+    return std::ranges::any_of(set,
+                               [&](const auto& s) { return s.first == section || s.first == key; });
+  };
+  return states("cluster", "cluster.preset") && states("batch", "batch.global");
+}
+
+namespace {
+
+// What was assumed, to the last problem: it may explain why the run is refused.
+[[noreturn]] void rethrow_with_notes(InputError error, const std::vector<std::string>& notes) {
+  std::string& note = error.diagnostics.back().note;
+  for (const std::string& n : notes) note += (note.empty() ? "" : "; ") + n;
+  throw InputError(std::move(error.diagnostics));
+}
+
+}  // namespace
+
 ImportedRun import_run(const ImportRequest& request) {
   const std::string_view name =
       request.kind == "auto" ? kind_of_file_or_refuse(request) : std::string_view(request.kind);
@@ -199,7 +218,11 @@ ImportedRun import_run(const ImportRequest& request) {
                    request.cluster, draft, counts);
   for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
-  problems.throw_if_any();
+  try {
+    problems.throw_if_any();
+  } catch (InputError& e) {
+    rethrow_with_notes(std::move(e), draft.notes());
+  }
 
   ImportedRun run;
   run.used = counts.used;
@@ -216,7 +239,11 @@ ImportedRun import_run(const ImportRequest& request) {
                     u.near.empty() ? "" : fmt::format("; did you mean {}?", escape_text(u.near)));
   const DraftText written = draft.text(head);
   WrittenCheck check(problems, file, request.cluster, written);
-  check.run();
+  try {
+    check.run();
+  } catch (InputError& e) {
+    rethrow_with_notes(std::move(e), run.notes);
+  }
   run.parameters = check.parameters();
   run.gpus = check.gpus();
   run.unsupported = check.unsupported();

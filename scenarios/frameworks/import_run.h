@@ -24,6 +24,20 @@ std::string_view kind_of_log(std::string_view text);
 // The kind that reads a text, by what is in it; empty for scenarios and for what no importer reads.
 std::string_view kind_of_file(const std::string& text);
 
+// What a log measured, whatever it says of the run.
+struct LogMeasurement {
+  std::vector<std::pair<std::string, std::string>> set;  // keys of the section `measured`
+  std::string summary;       // "480 of 500 iterations (median 8.41 s, IQR 0.02)"
+  int64_t global_batch = 0;  // of those iterations; 0: it is not printed
+};
+// Throws InputError: E330 for a text without steps that say what they took, E331 for numbers that
+// cannot be read.
+LogMeasurement measured_in_log(const std::string& file, const std::string& text);
+
+// Whether --set states cluster and batch.  A config.json says nothing of the run: it is taken for a
+// scenario where this does.
+bool says_the_run(std::span<const std::pair<std::string, std::string>> set);
+
 // The cluster that an imported job ran on, of which its files say only the number of GPUs.
 struct ImportCluster {
   std::string preset = "dgx-h100";

@@ -73,6 +73,7 @@ struct LoggedSteps {
   bool rates = false;                    // figures are tokens a second and GPU
   int64_t printed = 0;                   // lines
   int64_t used = 0;                      // of the last batch size, after the warm-up
+  double batch = 0;                      // of those; 0: not printed
   double median = 0, low = 0, high = 0;  // of those; low and high: quartiles
   std::optional<Bytes> most_allocated;   // of all ranks that printed it
 };
@@ -80,7 +81,7 @@ struct LoggedSteps {
 void summarise(std::span<const LoggedStep> all, LoggedSteps& result) {
   result.printed = static_cast<int64_t>(all.size());
   if (all.empty()) return;
-  const double batch = all.back().batch;
+  const double batch = result.batch = all.back().batch;
   const size_t warm = all.size() < 2 ? 0 : std::max<size_t>(1, all.size() / 10);
   std::vector<double> figures;
   for (size_t i = warm; i < all.size(); ++i)
@@ -267,20 +268,31 @@ std::string braces_in(std::string_view text) {
 SourceRef configuration(const ImportSources& in, std::string found, const std::string& tool,
                         const std::string& how) {
   if (!found.empty()) return in.problems.add_source({in.file->name, std::move(found)});
-  Problems ignored;
-  const LoggedSteps steps = StepReader(ignored, in.file).read();
-  const std::string measured = steps.rates ? fmt::format("tokens_per_gpu_s: {:.0f}", steps.median)
-                                           : fmt::format("step_time: {:.4g}s", steps.median);
-  in.problems.add(
-      "E330",
-      fmt::format("this log of {} says what steps took, but not what was trained: the "
-                  "configuration (model, layout, batch) is missing",
-                  tool),
-      {in.file, 1, 1}, 1, {},
-      fmt::format("{}; or import its configuration alone, and add `measured: {{{}}}` to "
-                  "the scenario",
-                  how, measured));
+  missing_configuration(in,
+                        fmt::format("this log of {} says what steps took, but not what was "
+                                    "trained: the configuration (model, layout, batch) is missing",
+                                    tool),
+                        how);
   return nullptr;
+}
+
+// The section `measured` of what was measured.
+LogMeasurement measurement_of(const LoggedSteps& m, const std::string& file) {
+  LogMeasurement found;
+  found.global_batch = std::llround(m.batch);
+  if (m.rates) {
+    found.summary = fmt::format("{} of {} iterations (median {:.0f} tokens a second and GPU)",
+                                m.used, m.printed, m.median);
+    found.set.emplace_back("tokens_per_gpu_s", fmt::format("{:.0f}", m.median));
+  } else {
+    found.summary = fmt::format("{} of {} iterations (median {} s, IQR {})", m.used, m.printed,
+                                seconds_text(m.median), seconds_text(m.high - m.low));
+    found.set.emplace_back("step_time", fmt::format("{}us", std::llround(m.median * 1e6)));
+  }
+  if (m.most_allocated)
+    found.set.emplace_back("peak_memory", fmt::format("{}B", m.most_allocated->value));
+  found.set.emplace_back("source", yaml_text(file));
+  return found;
 }
 
 }  // namespace
@@ -307,23 +319,44 @@ std::string_view kind_of_log(std::string_view text) {
   return has(text, "end of arguments ---") ? "megatron-log" : "";
 }
 
+void missing_configuration(const ImportSources& in, std::string what, std::string how) {
+  Problems ignored;
+  const LoggedSteps steps = StepReader(ignored, in.file).read();
+  std::string help = std::move(how);
+  if (steps.used > 0) {
+    const std::string measured = steps.rates ? fmt::format("tokens_per_gpu_s: {:.0f}", steps.median)
+                                             : fmt::format("step_time: {:.4g}s", steps.median);
+    help += fmt::format(
+        "; of a scenario that says what was trained, `stepcast check SCENARIO --log {}` compares "
+        "{} with its forecast, as `measured: {{{}}}` in it does",
+        in.file->name, measurement_of(steps, in.file->name).summary, measured);
+  }
+  in.problems.add("E330", std::move(what), {in.file, 1, 1}, 1, {}, std::move(help));
+}
+
+LogMeasurement measured_in_log(const std::string& file, const std::string& text) {
+  Problems problems;
+  const SourceRef source = problems.add_source({file, text});
+  const LoggedSteps steps = StepReader(problems, source).read();
+  if (steps.used == 0)
+    problems.add("E330", "no line of this log says what a step took", {source, 1, 1}, 1, {},
+                 "known are lines of Megatron-LM (elapsed time per iteration), NeMo "
+                 "(train_step_timing in s) and torchtitan (tps:)");
+  problems.throw_if_any();
+  return measurement_of(steps, file);
+}
+
 void draft_measured(const ImportSources& in, ScenarioDraft& draft, ImportCounts& counts) {
   const LoggedSteps m = StepReader(in.problems, in.file).read();
   if (m.used == 0)
     return draft.note("the log has no iteration with its elapsed time: nothing is measured");
-  if (m.rates) {
-    counts.measured = fmt::format("{} of {} iterations (median {:.0f} tokens a second and GPU)",
-                                  m.used, m.printed, m.median);
-    draft.set("measured.tokens_per_gpu_s", fmt::format("{:.0f}", m.median), counts.measured);
-  } else {
-    counts.measured = fmt::format("{} of {} iterations (median {} s, IQR {})", m.used, m.printed,
-                                  seconds_text(m.median), seconds_text(m.high - m.low));
-    draft.set("measured.step_time", fmt::format("{}us", std::llround(m.median * 1e6)),
-              counts.measured);
-  }
-  if (m.most_allocated)
-    draft.set("measured.peak_memory", fmt::format("{}B", m.most_allocated->value), "max allocated");
-  draft.set_text("measured.source", in.file->name, "");
+  const LogMeasurement found = measurement_of(m, in.file->name);
+  counts.measured = found.summary;
+  for (const auto& [key, value] : found.set)
+    draft.set("measured." + key, value,
+              key == "source"        ? ""
+              : key == "peak_memory" ? "max allocated"
+                                     : found.summary);
 }
 
 SourceRef torchtitan_configuration(const ImportSources& in) {

@@ -35,7 +35,12 @@ void draft_measured(const ImportSources& in, ScenarioDraft& draft, ImportCounts&
 // after "Running with configs:" (--debug.print_config), the YAML that Megatron-Bridge and NeMo
 // print.  Lines keep their numbers.  Adds E330 that says what is missing, and returns null, if it
 // is a log without one.
+// E330 is missing_configuration().
 SourceRef torchtitan_configuration(const ImportSources& in);
 SourceRef bridge_configuration(const ImportSources& in);
+
+// Adds E330: the log `in.file` has no configuration (`what`); it says what its steps took, and how
+// to compare that with a scenario.  `how`: the tool prints its configuration.
+void missing_configuration(const ImportSources& in, std::string what, std::string how);
 
 }  // namespace stepcast

@@ -305,11 +305,13 @@ std::vector<Setting> FieldValues::settings() const {
     const std::string section(field.path.substr(0, field.path.find('.')));
     const bool optional = section == "measured" || section == "compare" || section == "job";
     if (optional && value_at(section) == nullptr) continue;
+    const Value* v = value_at(field.path);
+    const bool stated = v != nullptr && v->mark.source != nullptr && !v->mark.in_preset();
     if (const std::optional<Entry>& entry = entries_[Key(field).index()]) {
-      all.push_back({std::string(field.path), entry->shown, entry->origin});
+      all.push_back({std::string(field.path), entry->shown, entry->origin, stated});
     } else if (field.type == FieldType::list || field.type == FieldType::noted) {
-      if (const Value* v = value_at(field.path); v != nullptr)
-        all.push_back({std::string(field.path), to_flow(*v), origin_of(v->mark)});
+      if (v != nullptr)
+        all.push_back({std::string(field.path), to_flow(*v), origin_of(v->mark), stated});
     }
   }
   return all;

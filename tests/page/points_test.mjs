@@ -45,10 +45,36 @@ describe("a search", () => {
     await close();
   });
 
+  test("shows its columns up to the distance from the first on a laptop's screen, and that the table goes on", async () => {
+    const { page, close } = await open(path, { viewport: { width: 1280, height: 900 } });
+    const seen = await page.$$eval("#best thead th", (all) => {
+      const edge = all[0].closest(".scroll").getBoundingClientRect().right;
+      return all.filter((th) => th.getBoundingClientRect().right <= edge).map((th) => th.textContent);
+    });
+    assert.ok(seen.includes("vs #1"), `${seen}`);
+    assert.match(await page.$eval("#best .scroll", (e) => getComputedStyle(e).backgroundImage), /gradient/);
+    assert.match(await page.locator("header .headline").innerText(), /llama3-8b, 8.03 G parameters/);
+    await close();
+  });
+
   test("without JavaScript has the still picture and the steps as a table", async () => {
     const { page, close } = await open(path, { javaScriptEnabled: false });
     assert.ok(await page.locator("svg.scatter").isVisible());
     assert.equal((await tableOf(page, "#axes")).rows.length, json.steps.length);
+    await close();
+  });
+});
+
+describe("a store of settings that are no axes", () => {
+  test("names each of them by itself", async () => {
+    writeFileSync(join(place, "set.yaml"), "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 2}\nbatch: {global: 16, seq: 4096}\n");
+    run("sweep", "set.yaml", "--axis", "overlap.dp_grad=true,false", "--axis", "overlap.dp_param=true,false", "--store", "set", "--quiet");
+    run("report", "set", "-o", "set.html", "--quiet");
+    const { page, close } = await open(join(place, "set.html"));
+    const facts = await page.$$eval("#scatter .details dl", ([dl]) => [...dl.children].map((e) => e.textContent));
+    const set = facts.filter((_, i) => facts[i - 1] === "also set");
+    assert.equal(set.length, 2, `${facts}`);
+    for (const one of set) assert.match(one, /^overlap\.dp_(grad|param)=(true|false)$/);
     await close();
   });
 });

@@ -255,6 +255,29 @@ class Questions(unittest.TestCase):
             sc.import_("hf", "no such file")
 
 
+class Configs(unittest.TestCase):
+    CONFIG = str(case.ROOT / "tests/data/imports/llama3_8b.config.json")
+    RUN = {"cluster": "dgx-h100", "batch": {"global": 64, "micro": 1, "seq": 4096}}
+
+    def test_a_config_is_taken_where_the_overrides_say_the_run(self):
+        arguments = ("-s", "cluster=dgx-h100", "-s", "batch={global: 64, micro: 1, seq: 4096}")
+        q = sc.search(self.CONFIG, self.RUN, top=2)
+        self.assertEqual(q.json.encode(), case.command("search", "--json", "-q", self.CONFIG, *arguments, "--top", "2"))
+        tp = {**self.RUN, "parallel.tp": 2}
+        self.assertEqual(sc.run(self.CONFIG, tp).step_time_ps,
+                         json.loads(case.command("run", "--json", "-q", self.CONFIG, *arguments, "-s", "parallel.tp=2"))["step_time_ps"])
+        self.assertGreater(sc.train(self.CONFIG, tp, tokens="1T").days, 0)
+
+    def test_what_is_assumed_is_a_warning(self):
+        loaded = sc.load(self.CONFIG, {"cluster": "dgx-h100", "batch.global": 64})
+        self.assertTrue(any("batch.micro: 1 is assumed" in w for w in loaded.warnings), loaded.warnings)
+
+    def test_without_a_run_it_is_refused(self):
+        with self.assertRaises(sc.StepcastError) as caught:
+            sc.run(self.CONFIG)
+        self.assertEqual(caught.exception.code, "E107")
+
+
 class Files(unittest.TestCase):
     def test_of_a_run(self):
         r = sc.run(case.SMALL)

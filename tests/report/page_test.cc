@@ -96,6 +96,37 @@ TEST(ComparePage, HasAPictureAndTheNumbersOfEachCase) {
   EXPECT_GE(count_of(page, "baseline</td>"), 1u);
 }
 
+TEST(ComparePage, HasDaysAndPriceOfTheTrainingWhereAnyCaseKnowsThem) {
+  const Result one = sample_result(), two = sample_result();
+  std::vector<PageCase> cases{{"one", &one, {}, {}}, {"two", &two, {}, {}}};
+  EXPECT_EQ(count_of(compare_page_of(cases), "The whole training"), 0u);
+  TrainingPlan plan;
+  plan.wall = 195.0 * 86400;
+  plan.useful_share = 0.99;
+  plan.gpu_hours = 299'500;
+  plan.price = 598'900;
+  cases[1].whole_run = plan;
+  const std::string page = compare_page_of(cases);
+  EXPECT_THAT(page, HasSubstr("<td class=\"n\">195.0</td>"));
+  EXPECT_THAT(page, HasSubstr("$598.9 k"));
+}
+
+TEST(Page, NamesTheModelInItsHeader) {
+  PageFacts facts;
+  facts.model = "<b>m</b>, 8.03 G parameters";
+  const std::string line = "&lt;b&gt;m&lt;/b&gt;, 8.03 G parameters</p></header>";
+  EXPECT_THAT(page_of(sample_result(), facts), HasSubstr('\n' + line));
+  const auto kept = [](std::string& page) {
+    return [&page](std::string_view piece) { page += piece; };
+  };
+  std::string search, compare;
+  write_search_page({}, {}, facts, kept(search));
+  const Result one = sample_result();
+  const std::vector<PageCase> cases{{"one", &one, {}, {}}};
+  write_compare_page(cases, 0, facts, {}, kept(compare));
+  for (const std::string& page : {search, compare}) EXPECT_THAT(page, HasSubstr(line));
+}
+
 TEST(ComparePage, OfSeveralSeedsTheMeansAreCompared) {
   Result one = sample_result(), two = sample_result();
   one.replicas = ReplicaTimes{.count = 3, .mean = Time{2'000'000'000}};

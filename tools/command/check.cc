@@ -58,7 +58,12 @@ struct Checked {
 
 // Throws InputError; what was known before stays in `checked`.
 void check_file(const std::string& file, const Arguments& args, Checked& checked) {
-  for (MeasuredScenario& run : read_measured_runs(file, args, checked.names)) {
+  std::vector<MeasuredScenario> runs;
+  if (args.log.empty())
+    runs = read_measured_runs(file, args, checked.names);
+  else
+    runs.push_back(measured_by_log(file, args, checked.warnings));
+  for (MeasuredScenario& run : runs) {
     if (args.tolerance) run.measured.tolerance = *args.tolerance;
     ForecastOptions options;
     options.what_if = false;
@@ -74,6 +79,9 @@ void check_file(const std::string& file, const Arguments& args, Checked& checked
 
 int check_command(const Arguments& args, const Terminal& terminal) {
   static_cast<void>(parse_sets(args.set));  // wrong for all files
+  if (!args.log.empty() && args.files.size() > 1)
+    usage_error("E003", "--log is of one run, and there are several scenarios",
+                "name the one that says what the log's run trained");
   Checked checked;
   std::vector<Diagnostic> errors;
   for (const std::string& file : args.files) {
@@ -105,6 +113,10 @@ void add_check(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--preset", args.preset,
                   "cluster that the runs of logs were on: a preset, by default dgx-h100")
       ->option_text("NAME");
+  sub->add_option("--log", args.log,
+                  "log of the run that the one scenario describes, whatever else is in it: what\n"
+                  "its steps took stands in for measured:")
+      ->option_text("FILE");
   add_quantity(sub, "--tolerance", args.tolerance, read_share,
                "largest error, 10% or 0.1, for all files; else what each says, or 10 %", "SHARE");
   sub->footer(

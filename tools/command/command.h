@@ -99,6 +99,7 @@ struct Arguments {
   ProgressStyle progress = ProgressStyle::automatic;
   // check
   std::optional<double> tolerance;
+  std::string log;  // of the run that the scenario describes
   // compare
   std::vector<std::string> schedules;
   // explain

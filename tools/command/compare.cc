@@ -78,7 +78,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
       std::ranges::none_of(energies, [](const auto& e) { return e.has_value(); }))
     refuse_energy();
   if (!args.html.empty())
-    write_compare_page(c.results, c.scenarios, c.names, c.baseline, c.left_out, args);
+    write_compare_page(c.results, c.scenarios, c.names, c.baseline, whole_runs, c.left_out, args);
   write_stdout(args.json ? compare_json(c.results, c.names, c.baseline, version(), c.left_out,
                                         whole_runs, energies)
                          : compare_table(c.results, c.names, c.baseline, terminal.out, c.left_out) +

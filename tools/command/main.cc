@@ -129,10 +129,7 @@ const CLI::App* chosen_command(const CLI::App& app, std::string& path) {
     usage_error("E002", "unknown option '" + word + "'", help.empty() ? usage : help);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr && !app.remaining(true).empty())
-    usage_error("E003", "'" + app.remaining(true).front() + "' is one argument too many",
-                name == " run" || name == " explain"
-                    ? "one scenario at a time; `stepcast compare` takes several"
-                    : usage);
+    usage_error("E003", "'" + app.remaining(true).front() + "' is one argument too many", usage);
   std::string what = e.what();
   const size_t missing = what.find(": 1 required");
   if (missing != std::string::npos) what = "'" + what.substr(0, missing) + "' needs a value";

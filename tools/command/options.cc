@@ -62,7 +62,10 @@ void add_scenario_options(CLI::App* sub, Arguments& args, const std::string& exa
 }
 
 void add_scenario(CLI::App* sub, Arguments& args) {
-  add_file(sub, args, "FILE", "scenario, in YAML or JSON; - is standard input");
+  add_file(sub, args, "FILE",
+           "scenario, in YAML or JSON, or a file to import; - is standard input");
+  sub->add_option("VALUES", args.given, "of a script: NAME=VALUE, or its words $1, $2, ...")
+      ->option_text(" ");
   add_scenario_options(sub, args);
 }
 

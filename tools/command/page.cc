@@ -19,6 +19,7 @@ namespace {
 std::string command_of(const Arguments& args, std::string command) {
   if (!args.file.empty()) command += ' ' + shell_word(args.file);
   for (const std::string& file : args.files) command += ' ' + shell_word(file);
+  for (const std::string& word : args.given) command += ' ' + shell_word(word);
   for (const std::string& schedule : args.schedules)
     command +=
         (&schedule == &args.schedules.front() ? " --schedules " : ",") + shell_word(schedule);
@@ -77,11 +78,13 @@ void write_page(const Result& result, const Scenario& scenario, const Arguments&
 
 void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
                         std::span<const std::string> names, size_t baseline,
+                        std::span<const std::optional<TrainingPlan>> whole_runs,
                         std::span<const LeftOut> left_out, const Arguments& args) {
-  const std::vector<PageCase> cases = page_cases_of(results, scenarios, names);
+  const std::vector<PageCase> cases = page_cases_of(results, scenarios, names, whole_runs);
   PageFacts facts;
   facts.version = version();
   facts.command = command_of(args, "stepcast compare");
+  facts.model = model_facts_of(scenarios);
   write_to_file(args.html, args, [&](const PageSink& sink) {
     write_compare_page(cases, baseline, facts, left_out, sink);
   });
@@ -93,6 +96,7 @@ void write_search_page(const SearchResult& search, const StepPoints& points, con
   facts.version = version();
   facts.command = command_of(args, "stepcast search");
   if (best != nullptr) facts.settings = setting_lines_of(*best);
+  if (best != nullptr) facts.model = model_facts_of({best, 1});
   facts.settings_of = " of the best layout";
   write_to_file(args.html, args,
                 [&](const PageSink& sink) { write_search_page(search, points, facts, sink); });
@@ -103,6 +107,7 @@ void write_train_page(const TrainingResult& run, const Scenario& scenario, const
   facts.version = version();
   facts.command = command_of(args, "stepcast train");
   facts.description = scenario.description;
+  facts.model = model_facts_of({&scenario, 1});
   facts.settings = setting_lines_of(scenario);
   write_to_file(args.html, args, [&](const PageSink& sink) { write_train_page(run, facts, sink); });
 }

@@ -2,6 +2,7 @@
 // The report of a command as an HTML file.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "sim/result.h"
 #include "sim/search_result.h"
 #include "sim/step_row.h"
+#include "sim/training_result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {
@@ -25,6 +27,7 @@ void write_page(const Result& result, const Scenario& scenario, const Arguments&
 // REQUIRES: as many scenarios and names as results, at most kMostPageCases.
 void write_compare_page(std::span<const Result> results, std::span<const Scenario> scenarios,
                         std::span<const std::string> names, size_t baseline,
+                        std::span<const std::optional<TrainingPlan>> whole_runs,
                         std::span<const LeftOut> left_out, const Arguments& args);
 
 // `best`: the scenario of the first layout, if there is one.

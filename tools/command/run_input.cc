@@ -46,6 +46,24 @@ std::string name_of(const Scenario& run, const Measured& m, const std::string& f
 
 }  // namespace
 
+MeasuredScenario measured_by_log(const std::string& file, const Arguments& args,
+                                 std::set<std::string>& warnings) {
+  const std::string log = shown_name(args.log);
+  const LogMeasurement found = measured_in_log(log, read_whole_file(args.log));
+  Sets sets{{"measured", "null"}};  // what the scenario says itself goes
+  for (const auto& [key, value] : found.set) sets.emplace_back("measured." + key, value);
+  Scenario scenario = load(file, args, sets);
+  if (!args.quiet)
+    write_stderr(fmt::format("measured: {} of {}\n", escape_text(found.summary), escape_text(log)));
+  const int64_t batch = scenario.plan.global_batch;
+  if (found.global_batch > 0 && found.global_batch != batch)
+    warnings.insert(fmt::format("the steps of {} have a global batch of {}, the scenario's has {}",
+                                log, found.global_batch, batch));
+  const Measured measured = scenario.measured.front();
+  std::string name = scenario.name.empty() ? file : scenario.name;
+  return {std::move(name), std::move(scenario), measured};
+}
+
 std::vector<MeasuredScenario> read_measured_runs(const std::string& file, const Arguments& args,
                                                  std::set<std::string>& names) {
   std::string imported;

@@ -19,6 +19,11 @@ struct MeasuredScenario {
   Measured measured;
 };
 
+// A scenario, and what the log args.log measured instead of what it says itself, with a line on
+// standard error.  Throws InputError: what measured_in_log() and loading throw.
+MeasuredScenario measured_by_log(const std::string& file, const Arguments& args,
+                                 std::set<std::string>& warnings);
+
 // The runs of one file that say what was measured.  A log is imported first, with a line on
 // standard error.  Throws InputError: E008 if nothing was measured; what importing and loading
 // throw.

@@ -2,7 +2,6 @@
 // The file that a command is about: a scenario, or a file of another tool, which is imported first.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -14,16 +13,6 @@
 namespace stepcast::cli {
 namespace {
 
-// A config.json says nothing of the run: it is taken where the command line says the rest.
-bool says_the_run(const Arguments& args) {
-  const auto sets = parse_sets(args.set);
-  const auto states = [&](std::string_view section, std::string_view key) {
-    return std::any_of(sets.begin(), sets.end(),
-                       [&](const auto& s) { return s.first == section || s.first == key; });
-  };
-  return states("cluster", "cluster.preset") && states("batch", "batch.global");
-}
-
 // The importer that reads `file`; empty for scenarios, and for what is left to their reader to
 // refuse: files that are missing, special or too large.
 std::string kind_of_input(const std::string& file, const Arguments& args) {
@@ -33,7 +22,15 @@ std::string kind_of_input(const std::string& file, const Arguments& args) {
                       std::filesystem::file_size(file, none) > kMost))
     return {};
   const std::string kind(kind_of_file(file == "-" ? standard_input() : read_whole_file(file)));
-  return kind == "hf" && !says_the_run(args) ? std::string() : kind;
+  return kind == "hf" && !says_the_run(parse_sets(args.set)) ? std::string() : kind;
+}
+
+// Only scripts are started with words.
+void refuse_words(const Arguments& args) {
+  if (!args.given.empty())
+    usage_error("E003", "'" + args.given.front() + "' is one argument too many",
+                "one scenario at a time; `stepcast compare` takes several, and words after the "
+                "file are for scripts");
 }
 
 // What a file leaves open can be said to `stepcast import` in more ways than to other commands.
@@ -44,8 +41,8 @@ ImportedRun import_with_advice(const ImportRequest& request, const std::string& 
     for (Diagnostic& d : e.diagnostics)
       if (d.code == "E332")
         d.note = fmt::format(
-            "{}{}--model and words after the file are for `stepcast import auto {} -o run.yaml`, "
-            "which writes the scenario",
+            "{}{}`stepcast import auto {} -o run.yaml`, which writes the scenario, takes --model "
+            "and words after the file",
             d.note, d.note.empty() ? "" : "; ", file);
     throw;
   }
@@ -55,6 +52,7 @@ ImportedRun import_with_advice(const ImportRequest& request, const std::string& 
 
 std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args) {
   const std::string kind = kind_of_input(file, args);
+  if (kind != "megatron-args") refuse_words(args);
   if (kind.empty()) return {};
   ImportRequest request = import_request(args, kind, file);
   const ImportedRun run = import_with_advice(request, file);

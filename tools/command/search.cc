@@ -48,9 +48,9 @@ void read_gpus(const std::string& text, SearchOptions& options) {
   if (*options.most_gpus < *options.fewest_gpus) wrong();
 }
 
-// What the command line says of the section, as --set would.
-std::vector<std::pair<std::string, std::string>> sets_of(const Arguments& args) {
-  std::vector<std::pair<std::string, std::string>> set = parse_sets(args.set);
+// What the options say of the section, as --set would.
+std::vector<std::pair<std::string, std::string>> sets_of_options(const Arguments& args) {
+  std::vector<std::pair<std::string, std::string>> set;
   const auto list = [](const std::vector<std::string>& words) {
     std::string text;
     for (const std::string& w : words) text += (text.empty() ? "[" : ", ") + w;
@@ -67,6 +67,7 @@ std::vector<std::string> run_words(const Arguments& args) {
   std::vector<std::string> words;
   if (!args.root.empty()) words = {"--root", args.root};
   words.push_back(args.file);
+  words.insert(words.end(), args.given.begin(), args.given.end());
   return words;
 }
 
@@ -85,12 +86,10 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   using Clock = std::chrono::steady_clock;
   check_page_options(args);
   const Clock::time_point begin = Clock::now();
-  Arguments with_sets = args;
-  with_sets.set.clear();
-  ScenarioDocument document = read_scenario(args.file, with_sets);
-  LoadOptions set;
-  set.set = sets_of(args);
-  document.set(set);
+  ScenarioDocument document = read_scenario(args.file, args);
+  LoadOptions of_options;
+  of_options.set = sets_of_options(args);
+  document.set(of_options);
   SearchOptions options;
   options.where = args.where;
   options.given = parse_sets(args.set);

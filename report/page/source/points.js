@@ -352,7 +352,7 @@ export class Points {
     for (const [name, column] of [["GPUs", "gpus"], ["DP", "dp"], ["recompute", "recompute"], ["schedule", "schedule"], ["layers", "stage_layers"]])
       if (textOf(this.points, column, i) && !facts.some(([n]) => n === name)) facts.push([name, textOf(this.points, column, i)]);
     const others = textOf(this.points, "others", i);
-    if (others) facts.push(["also set", others.replaceAll("\n", " ")]);
+    if (others) facts.push(...others.split("\n").map((setting) => ["also set", setting]));
     if (i >= this.points.counted) facts.push(["", "does not fit, or breaks a constraint"]);
     return facts;
   }

@@ -5,6 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/schema/keys.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast::testing::export_layout_test {
@@ -65,6 +76,108 @@ TEST(ExportLayout, NemoHasNeitherFullShardingNorOtherOrders) {
   ASSERT_TRUE(even.has_value());
   EXPECT_THAT(*even, Not(HasSubstr("layout")));
   EXPECT_THAT(*even, HasSubstr("model.recompute_method="));
+}
+
+TEST(ExportLayout, NemoIsToldOverlapAndPrecision) {
+  const Sets base{{"parallel.pp", "1"}};
+  const auto text = [&](Sets sets) {
+    sets.insert(sets.begin(), base.begin(), base.end());
+    return nemo_overrides(load_with(sets)).value();
+  };
+  EXPECT_THAT(text({{"overlap", "{dp_grad: true, dp_param: true}"}}),
+              HasSubstr("ddp.overlap_grad_reduce=true\nddp.overlap_param_gather=true\n"));
+  EXPECT_THAT(text({{"overlap", "{dp_grad: false, dp_param: false}"}}),
+              HasSubstr("ddp.overlap_grad_reduce=false\nddp.overlap_param_gather=false\n"));
+  EXPECT_THAT(text({{"overlap.tp", "pipelined"}, {"parallel.sp", "true"}}),
+              HasSubstr("model.tp_comm_overlap=true\n"));
+  EXPECT_THAT(text({}), HasSubstr("mixed_precision=bf16_mixed\n"));
+  const std::string delayed = text({{"precision", "fp8-delayed"}});
+  EXPECT_THAT(delayed, HasSubstr("mixed_precision=bf16_with_fp8_delayed_scaling_mixed\n"));
+  EXPECT_THAT(delayed, HasSubstr("# not said: precision.fp8_params false"));
+  EXPECT_THAT(text({{"precision", "fp8-delayed"}, {"precision.fp8_params", "true"}}),
+              Not(HasSubstr("# not said: precision.fp8_params false")));
+  EXPECT_THAT(text({{"precision", "fp32"}}), HasSubstr("# not said: precision.preset"));
+}
+
+// --- what a scenario states of its step is said, or named as what cannot be said
+
+bool is_of_the_step(std::string_view path) {
+  for (const std::string_view section :
+       {"parallel.", "batch.", "schedule.", "precision.", "recompute.", "overlap.", "optimizer.",
+        "kernels.", "moe.", "offload."})
+    if (path.starts_with(section)) return true;
+  return false;
+}
+
+std::vector<std::string> values_for(const Field& field) {
+  std::vector<std::string> values;
+  if (field.type == FieldType::flag) values = {"true", "false"};
+  for (const Word& w : field.choices.words) values.emplace_back(w.text);
+  if (field.choices.empty() && field.type != FieldType::flag)
+    values = {"1", "2", "3", "4", "64", "22000", "0.5", "[2, 1]"};
+  if (field.type == FieldType::choices)
+    for (std::string& v : values) v = '[' + v + ']';
+  return values;
+}
+
+std::optional<Scenario> legal(const Sets& sets) {
+  try {
+    return load_with(sets);
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
+using Export = std::function<std::optional<std::string>(const Scenario&)>;
+
+// The keys of which a value changes the scenario, but not what is written of it.
+std::vector<std::string> lost_keys(const Export& written, const Sets& base, int& tried) {
+  const Scenario before = load_with(base);
+  const std::optional<std::string> text = written(before);
+  std::vector<std::string> lost;
+  for (const Field& field : scenario_fields()) {
+    if (!is_of_the_step(field.path) || !text) continue;
+    for (const std::string& value : values_for(field)) {
+      Sets sets = base;
+      sets.emplace_back(field.path, value);
+      const std::optional<Scenario> changed = legal(sets);
+      if (!changed || changed->hash == before.hash) continue;
+      const std::optional<std::string> now = written(*changed);
+      ++tried;
+      if (now && *now == *text) lost.push_back(std::string(field.path) + '=' + value);
+    }
+  }
+  return lost;
+}
+
+TEST(ExportLayout, WhateverChangesAStepChangesWhatIsWrittenOfIt) {
+  const Sets dense{{"parallel.sp", "true"}};
+  const Sets sharded{{"parallel.zero", "3"}};
+  const Sets experts{{"model", "mixtral-8x7b"}, {"parallel", "{tp: 2, ep: 4}"}};
+  const Sets sequences{{"parallel", "{tp: 2, cp: 4}"}, {"recompute", "full"}};
+  const std::array<std::pair<const char*, Export>, 3> exports{
+      {{"Megatron-LM", [](const Scenario& s) { return export_megatron(s).text; }},
+       {"torchtitan", torchtitan_layout},
+       {"NeMo", nemo_overrides}}};
+  for (const auto& [name, written] : exports) {
+    int tried = 0;
+    for (const Sets& base : {dense, sharded, experts, sequences})
+      EXPECT_THAT(lost_keys(written, base, tried), ::testing::IsEmpty()) << name;
+    EXPECT_GT(tried, 60) << name;
+  }
+}
+
+TEST(ExportLayout, AKeyThatCannotBeSaidIsNamed) {
+  const Sets sets{{"parallel.pp", "1"}, {"kernels.cuda_graph", "layer"}};
+  const Scenario s = load_with(sets);
+  EXPECT_THAT(nemo_overrides(s).value(), HasSubstr("# not said: kernels.cuda_graph layer\n"));
+  EXPECT_THAT(export_megatron(s).text, HasSubstr("# kernels.cuda_graph layer is not written\n"));
+  Sets fsdp = sets;
+  fsdp.emplace_back("parallel.zero", "3");
+  fsdp.emplace_back("kernels.cuda_graph", "none");
+  fsdp.emplace_back("overlap.dp_grad", "false");
+  EXPECT_THAT(torchtitan_layout(load_with(fsdp)).value(),
+              HasSubstr("# not said: overlap.dp_grad false"));
 }
 
 }  // namespace

@@ -440,6 +440,65 @@ TEST(ImportMegatron, WhereTheNodesAreOpenTheGpusOfANodeDoNotSayTheJob) {
   EXPECT_EQ(value_of(import_run(r), "cluster.nodes"), "16");
 }
 
+TEST(ImportMegatron, ALineWithoutItsBackslashIsNotLostSilently) {
+  const std::string head = "torchrun pretrain_gpt.py \\\n";
+  const std::string sizes =
+      "  --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+      "--vocab-size 50257";
+  const std::string batch = "  --micro-batch-size 2 --global-batch-size 64 --bf16\n";
+  const auto said = [&](const std::string& script) {
+    const ImportedRun run = imported("megatron-args", script);
+    return notes(run) + value_of(run, "batch.micro");
+  };
+  const std::string whole = said(head + sizes + " \\\n" + batch);
+  EXPECT_THAT(whole, Not(HasSubstr("begins with an option")));
+  EXPECT_THAT(whole, ::testing::EndsWith("2"));
+  const std::string cut = said(head + sizes + '\n' + batch);
+  EXPECT_THAT(cut, HasSubstr("line 3 begins with an option"));
+  EXPECT_THAT(cut, HasSubstr("is a backslash missing at the end of line 2?"));
+  EXPECT_THAT(cut, ::testing::EndsWith("1"));
+  EXPECT_THAT(said(head + sizes + " \\\n  # --fp16 \\\n" + batch),
+              HasSubstr("line 3 is a comment, which ends the command"));
+  // Of a text that is all arguments every line counts.
+  EXPECT_THAT(said(sizes + '\n' + batch), Not(HasSubstr("begins with an option")));
+}
+
+TEST(ImportMegatron, WhatWasAssumedIsSaidWithARefusalToo) {
+  const std::string sizes =
+      "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+      "--vocab-size 50257";
+  const Failure f = import_failure(
+      "megatron-args", "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py " + sizes +
+                           " --pipeline-model-parallel-size 8 "
+                           "--num-layers-per-virtual-pipeline-stage 1\n--global-batch-size 64\n");
+  ASSERT_FALSE(f.all.empty());
+  EXPECT_THAT(f.all.back().note, HasSubstr("batch.micro: 1 is assumed"));
+  EXPECT_THAT(f.all.back().note, HasSubstr("line 2 begins with an option"));
+}
+
+TEST(ImportMegatron, TheAllocatorsSettingsAreRead) {
+  const auto segments = [](const std::string& name, const std::string& value) {
+    const ImportedRun run = imported(
+        "megatron-args", "export " + name + '=' + value + "\npretrain_gpt.py " + kSmall + '\n');
+    EXPECT_NE(value_of(run, "env." + name), "") << run.scenario;
+    return value_of(run, "kernels.expandable_segments");
+  };
+  EXPECT_EQ(segments("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), "true");
+  EXPECT_EQ(segments("PYTORCH_ALLOC_CONF", "max_split_size_mb:512,expandable_segments:True"),
+            "true");
+  EXPECT_EQ(segments("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False"), "false");
+  EXPECT_EQ(segments("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512"), "");
+}
+
+TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
+  EXPECT_EQ(value_of(with("--train-samples 1000"), "job.tokens"), "2048000");
+  EXPECT_EQ(value_of(with("--train-samples 0"), "job.tokens"), "");
+  EXPECT_EQ(value_of(with("--train-samples 9223372036854775807"), "job.tokens"), "");
+  // That of a trial is no length of a training.
+  EXPECT_EQ(value_of(with("--train-iters 50"), "job.tokens"), "");
+  EXPECT_EQ(value_of(with("--train-samples $UNKNOWN"), "job.tokens"), "");
+}
+
 TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
   const std::string script = R"(case $1 in
   small|tiny) LAYERS=2 ;;

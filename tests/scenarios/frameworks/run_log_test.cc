@@ -103,6 +103,26 @@ TEST(RunLog, WithoutTheConfigurationSaysWhatIsMissingAndWhatWasMeasured) {
             "E330");
 }
 
+TEST(RunLog, WithoutItsArgumentsSaysWhatItMeasuredAndWhatComparesThat) {
+  std::string log;
+  for (int i = 0; i < 20; ++i)
+    log += " iteration " + std::to_string(i) +
+           "/ 50 | elapsed time per iteration (ms): 4150.0 | global batch size: 64 |\n";
+  const auto refused = import_failure("megatron-log", log);
+  EXPECT_EQ(refused.codes, "E330");
+  EXPECT_THAT(refused.all.front().help, HasSubstr("`stepcast check SCENARIO --log file`"));
+  EXPECT_THAT(refused.all.front().help, HasSubstr("median 4.15 s"));
+  EXPECT_THAT(refused.all.front().help, HasSubstr("`measured: {step_time: 4.15s}`"));
+  const LogMeasurement found = measured_in_log("x.log", log);
+  EXPECT_EQ(found.set.front(), (std::pair<std::string, std::string>{"step_time", "4150000us"}));
+  EXPECT_EQ(found.global_batch, 64);
+  EXPECT_EQ(testing::failure_of([] { measured_in_log("x.log", "nothing\n"); }).codes, "E330");
+  EXPECT_EQ(testing::failure_of([] {
+              measured_in_log("x.log", "elapsed time per iteration (ms): x |\n");
+            }).codes,
+            "E331 E330");
+}
+
 TEST(RunLog, OtherTextsAreNoLogs) {
   EXPECT_EQ(kind_of_log(""), "");
   EXPECT_EQ(kind_of_log(import_sample("bridge.yaml")), "");
