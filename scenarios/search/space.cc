@@ -703,6 +703,7 @@ class SearchSpace::Reader {
     apply_cluster_presets(tree, ignored);
     const FieldValues values(tree, "", ignored);
     if (values.has("batch.global")) place.global_batch = values.whole("batch.global");
+    values.read("parallel.cp_comm", place.cp_comm);
     ScenarioDocument simple = document;
     int64_t nodes = 1, gpus = 8;
     values.read("cluster.nodes", nodes);
@@ -829,6 +830,7 @@ enum class Illegal : uint8_t {
   gpus,
   model,
   sequence,
+  context,
   batch,
   stages,
   experts,
@@ -839,10 +841,11 @@ enum class Illegal : uint8_t {
   fast,
   where
 };
-constexpr std::array<std::pair<const char*, const char*>, 12> kIllegal{
+constexpr std::array<std::pair<const char*, const char*>, 13> kIllegal{
     {{"gpus", "tp * cp * pp does not divide the GPUs"},
      {"model", "tp does not divide heads, MLP or width"},
      {"sequence", "the sequence does not divide"},
+     {"context", "cp beside recurrent layers, sparse or windowed attention, or an encoder"},
      {"batch", "the batch is no multiple of micro * dp"},
      {"stages", "the layers cannot be spread over the stages"},
      {"experts", "the experts cannot be spread"},
@@ -903,9 +906,12 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
     const auto drop = [&](Illegal why, double count) {
       illegal[static_cast<size_t>(why)] += count;
     };
-    const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
+    const bool ring = place.cp_comm == CpComm::p2p || place.cp_comm == CpComm::hierarchical;
     bool windows = m.sliding_window > 0 && m.sliding_window < seq;
     for (const int64_t w : m.windows) windows = windows || (w > 0 && w < seq);
+    // Of such layers a rank needs what stands before its part of the sequence.
+    const bool whole_sequences =
+        m.encoder_layers > 0 || has_recurrent_layers(m) || m.index_topk > 0 || (ring && windows);
     std::map<std::pair<int64_t, StageSplit>, std::vector<int64_t>> spreads;
     const auto spread = [&](int64_t stages, StageSplit split) -> const std::vector<int64_t>& {
       const auto [it, fresh] = spreads.try_emplace({stages, split});
@@ -927,10 +933,13 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
           drop(Illegal::gpus, below_pp);
           continue;
         }
-        if ((tp > 1 && seq % tp != 0) ||
-            (cp > 1 && (seq % (2 * cp) != 0 || m.encoder_layers > 0)) ||
-            (cp > 1 && ring && windows) || (cp > 1 && tp > 1 && seq / cp % tp != 0)) {
+        if ((tp > 1 && seq % tp != 0) || (cp > 1 && seq % (2 * cp) != 0) ||
+            (cp > 1 && tp > 1 && seq / cp % tp != 0)) {
           drop(Illegal::sequence, below_pp);
+          continue;
+        }
+        if (cp > 1 && whole_sequences) {
+          drop(Illegal::context, below_pp);
           continue;
         }
         for (const int64_t pp : pps) {

@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/plan.h"
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_document.h"
@@ -48,6 +49,7 @@ struct SearchPlace {
   std::shared_ptr<const ScenarioDocument> document;  // with that set, and no layout
   std::shared_ptr<const Scenario> scenario;          // of it, on as many GPUs, of another layout
   int64_t gpus = 0, nodes = 0, global_batch = 0;
+  CpComm cp_comm = CpComm::p2p;  // of layouts with cp: `scenario` has none, and does not say
 };
 
 struct SearchOptions {

@@ -731,6 +731,55 @@ TEST(Search, HugeSpacesAreRefused) {
   EXPECT_EQ(failure(nodes).codes, "E123");
 }
 
+// How many combinations of the axes went by that rule, and layouts with context parallelism.
+struct ContextOfASpace {
+  int64_t refused = 0, layouts = 0;
+};
+ContextOfASpace context_of(const std::string& model, const std::string& more) {
+  const SearchSpace::Layouts found =
+      SearchSpace(document("model: " + model + "\ncluster: dgx-h100 x 2\n" +
+                           "batch: {global: 32, seq: 8192}\n" + more))
+          .layouts();
+  ContextOfASpace all;
+  for (const SearchRule& rule : found.rules)
+    if (rule.name == "context") all.refused = rule.count;
+  all.layouts = std::ranges::count_if(found.all, [](const Layout& l) { return l.cp > 1; });
+  EXPECT_FALSE(found.all.empty());
+  return all;
+}
+
+TEST(Search, LayersThatNeedWholeSequencesHaveNoContextParallelism) {
+  for (const char* model :
+       {"{model_type: nemotron_h, hidden_size: 2048, intermediate_size: 4096, "
+        "num_attention_heads: 16, num_key_value_heads: 8, mamba_num_heads: 32, n_groups: 8, "
+        "hybrid_override_pattern: 'M-M-M*-M-M-M*-M-'}",
+        "{model_type: qwen3_5_text, hidden_size: 2048, intermediate_size: 4096, "
+        "num_hidden_layers: 12, num_attention_heads: 16, num_key_value_heads: 8}",
+        "{model_type: deepseek_v32, hidden_size: 2048, intermediate_size: 4096, "
+        "num_hidden_layers: 8, num_attention_heads: 16, n_routed_experts: 16, "
+        "moe_intermediate_size: 1024, num_experts_per_tok: 4, n_group: 1, topk_group: 1}"}) {
+    SCOPED_TRACE(model);
+    for (const char* more : {"", "search: {space: {parallel.cp: [1, 2, 4], batch.micro: 1}}\n"}) {
+      const ContextOfASpace found = context_of(model, more);
+      EXPECT_GT(found.refused, 0);
+      EXPECT_EQ(found.layouts, 0);
+    }
+  }
+  const ContextOfASpace dense = context_of("llama3-8b", "");
+  EXPECT_EQ(dense.refused, 0);
+  EXPECT_GT(dense.layouts, 0);
+}
+
+// Each layout says which exchange it has, also where the file states it beside no cp.
+TEST(Search, SlidingWindowsGoWithContextParallelismWithoutARing) {
+  EXPECT_EQ(context_of("gpt-oss-20b", "").layouts, 0);
+  EXPECT_GT(context_of("gpt-oss-20b", "").refused, 0);
+  for (const char* more : {"parallel: {cp_comm: allgather}\n",
+                           "search: {space: {parallel.cp_comm: [p2p, allgather], batch.micro: 1, "
+                           "parallel.cp: [1, 2]}}\n"})
+    EXPECT_GT(context_of("gpt-oss-20b", more).layouts, 0) << more;
+}
+
 TEST(Search, ContradictionsLeaveNoLayout) {
   SearchOptions options;
   options.where = {"tp < 2", "tp > 2"};
