@@ -86,10 +86,6 @@ std::string seconds_text(const FoundLayout& l) {
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
 }
 
-std::string joules_text(double joules) {
-  return fixed(joules, joules < 9.9995 ? 3 : joules < 99.995 ? 2 : 1);
-}
-
 // Of those that were forecast whole.
 std::string share_text(const FoundLayout& l, bool (*counts)(Spend)) {
   return l.result ? fixed(100 * share_if(l, counts), 1) : "";
@@ -455,6 +451,10 @@ std::string layout_text(const FoundLayout& l) {
   std::string text;
   for (const std::string& p : parts) text += (text.empty() ? "" : " ") + p;
   return text;
+}
+
+std::string joules_text(double joules) {
+  return fixed(joules, joules < 9.9995 ? 3 : joules < 99.995 ? 2 : 1);
 }
 
 std::string layers_text(std::string_view stage_layers) {

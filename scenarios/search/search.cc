@@ -160,10 +160,7 @@ class Searcher {
   // As forecast; 0 if nobody asks.
   double joules_of(const Scenario& scenario) const {
     if (!space_.asks_for_energy()) return 0;
-    const Result result = forecast(scenario, {.what_if = false});
-    const auto energy = step_energy(scenario.cluster.node.gpu, result);
-    STEPCAST_CHECK(energy.has_value(), "the space refuses GPUs whose power is not known");
-    return energy->joules_per_token;
+    return joules_per_token(scenario);
   }
 
   static double tokens_of(const SearchPlace& p) {
@@ -340,7 +337,10 @@ class Searcher {
     if (space_.asks_for_energy()) {
       if (is_beaten(values(layout.place, figures))) return Decided::slower;
       const double least = figures.joules;
-      figures.joules = joules_of(scenario);
+      figures.joules = run_.remember_energy
+                           ? run_.remember_energy(scenario, space_.settings_of(layout), facts_,
+                                                  [&] { return joules_of(scenario); })
+                           : joules_of(scenario);
       trial.bound_too_high = trial.bound_too_high || least > figures.joules;
     }
     trial.joules = figures.joules;
