@@ -10,8 +10,10 @@
 #include "scenarios/search/space.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -311,9 +313,11 @@ class SearchSpace::Reader {
     axis.values.clear();
     for (const Value* value : values_of_axis(path, written)) {
       const auto n = read_whole(*value, last_word(path), problems_, least, 65'535);
-      if (n && std::ranges::count(axis.values, *n) == 0) axis.values.push_back(*n);
+      if (n) axis.values.push_back(*n);
     }
     std::ranges::sort(axis.values);
+    const auto repeated = std::ranges::unique(axis.values);
+    axis.values.erase(repeated.begin(), repeated.end());
   }
 
   void read_words(const std::string& path, const Value& written, std::span<const std::string> legal,
@@ -419,6 +423,7 @@ class SearchSpace::Reader {
       return;
     }
     FreeAxis axis{m.key, {}};
+    std::set<std::string> listed;
     for (const Value* value : values_of_axis(m.key, m.value)) {
       if (is_auto(*value) && m.key == kOrder) {
         for (const std::string_view order : kOrders)
@@ -430,9 +435,7 @@ class SearchSpace::Reader {
                "list the values: [8, 16]");
         continue;
       }
-      const bool given = std::ranges::any_of(
-          axis.values, [&](const Value& v) { return to_flow(v) == to_flow(*value); });
-      if (!given) axis.values.push_back(*value);
+      if (listed.insert(to_flow(*value)).second) axis.values.push_back(*value);
     }
     if (!axis.values.empty()) free_.push_back(std::move(axis));
   }
@@ -808,6 +811,21 @@ bool SearchSpace::asks_for_energy() const {
          std::ranges::any_of(settings_.constraints, [](const Expression& c) {
            return c.uses(static_cast<size_t>(Ask::energy));
          });
+}
+
+bool SearchSpace::may_keep_constraints(const Layout& layout, const SearchMeasure& m) const {
+  if (settings_.constraints.empty()) return true;
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  std::vector<ValueRange> ranges;
+  for (const double x : values_of(layout)) ranges.push_back({x, x});
+  for (const ValueRange r :
+       {ValueRange{m.step_time_s, kAny}, ValueRange{0, m.tokens_per_gpu_s},
+        ValueRange{m.peak_memory, kAny}, ValueRange{m.gpu_memory, m.gpu_memory},
+        ValueRange{m.days, kAny}, ValueRange{m.price, kAny}, ValueRange{0, 1},
+        ValueRange{m.energy, kAny}})
+    ranges.push_back(r);
+  return std::ranges::all_of(settings_.constraints,
+                             [&](const Expression& c) { return c.may_hold(ranges); });
 }
 
 std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,

@@ -127,6 +127,9 @@ class SearchSpace {
   bool asks_whether_it_fits() const;
   // Whether an objective or a constraint needs the energy of a step.
   bool asks_for_energy() const;
+  // False only if a layout keeps the constraints with no figures that are these or worse: more
+  // time, memory, days, price and energy, and any share of steps that fit.
+  bool may_keep_constraints(const Layout& layout, const SearchMeasure& least) const;
   // The constraints that a layout with these figures breaks, as they are written.
   std::vector<std::string> broken_constraints(const Layout& layout,
                                               const SearchMeasure& measure) const;

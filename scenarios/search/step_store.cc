@@ -110,7 +110,7 @@ const char* wrong_in(const StepRow& r) {
   if (r.peak_bytes < 0 || r.reserved_bytes.value_or(0) < 0) return "memory below 0";
   if (r.step_time_ps && *r.step_time_ps <= 0) return "a step that takes no time";
   if (r.job_tokens && *r.job_tokens <= 0) return "a training without tokens";
-  for (const std::optional<double>& x : 
+  for (const std::optional<double>& x :
        {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h, r.joules_per_token})
     if (x && (!std::isfinite(*x) || *x < 0)) return "a rate that is no number from 0";
   if (r.useful_share && !(*r.useful_share >= 0 && *r.useful_share <= 1))

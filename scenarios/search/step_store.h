@@ -47,8 +47,9 @@ class StepStore {
   ~StepStore();
 
   // In place of the row with this key, if there is one: what is not in the key is as it was said
-  // last, and what is found out only where somebody asks stays if it is not said anew.  False if the file has this row already, or if nobody could
-  // read it back: figures that no step has, a text of more than 64 KiB.
+  // last, and what is found out only where somebody asks stays if it is not said anew.  False if
+  // the file has this row already, or if nobody could read it back: figures that no step has, a
+  // text of more than 64 KiB.
   bool keep(const StepRow& row);
   // The same; of two rows with one key the one that comes first (comes_first()) stays, so that it
   // does not matter which is kept first, with what either says that is found out only where

@@ -60,9 +60,9 @@ class StoreFolder {
   std::unordered_map<Hash128, Known, KeyHash> known_;  // by step
   // Keys of rows that other files hold: whether one of them says the energy too.
   std::unordered_map<Hash128, bool, KeyHash> others_;
-  std::unordered_set<Hash128, KeyHash> said_;    // by this work: its row is as it is now
-  bool committed_ = true;                        // all that was kept
-  std::exception_ptr failed_;                    // a commit, of the thread below
+  std::unordered_set<Hash128, KeyHash> said_;  // by this work: its row is as it is now
+  bool committed_ = true;                      // all that was kept
+  std::exception_ptr failed_;                  // a commit, of the thread below
   std::condition_variable_any ended_;
   std::jthread committer_;
 };

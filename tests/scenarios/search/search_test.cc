@@ -558,6 +558,27 @@ TEST(Search, EnergyMayBeAConstraint) {
   const SearchAnswer answer = search_layouts(asked, {}, quick());
   ASSERT_FALSE(answer.result.best.empty());
   for (const FoundLayout& l : answer.result.best) EXPECT_LE(l.joules_per_token, 1.01 * least);
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(asked, {}, quick(true))));
+}
+
+// What breaks a constraint by its bounds is not simulated, and the list is the same.
+TEST(Search, ConstraintsLeaveOutWhatCannotKeepThem) {
+  for (const char* constraint :
+       {"step_time <= 0.2s", "peak_memory <= 20GiB", "tokens_per_gpu_s >= 20000",
+        "not (step_time > 0.2s or peak_memory / gpu.memory > 30%)", "energy <= 0.045"}) {
+    SCOPED_TRACE(constraint);
+    LoadOptions hard;
+    hard.set = {{"search.constraints", constraint}, {"search.objective", "peak_memory"}};
+    ScenarioDocument d = document(spaces().front().text);
+    d.set(hard);
+    const SearchAnswer safe = search_layouts(d, {}, quick());
+    const SearchAnswer all = search_layouts(d, {}, quick(true));
+    EXPECT_EQ(best_of(safe), best_of(all));
+    EXPECT_LT(safe.result.simulated, all.result.simulated);
+    const auto rule = std::ranges::find(safe.result.decided, "constraint_bound", &SearchRule::name);
+    ASSERT_NE(rule, safe.result.decided.end());
+    EXPECT_GT(rule->count, 0);
+  }
 }
 
 TEST(Search, EnergyNeedsThePowerOfTheGpu) {
@@ -778,6 +799,17 @@ TEST(Search, SlidingWindowsGoWithContextParallelismWithoutARing) {
                            "search: {space: {parallel.cp_comm: [p2p, allgather], batch.micro: 1, "
                            "parallel.cp: [1, 2]}}\n"})
     EXPECT_GT(context_of("gpt-oss-20b", more).layouts, 0) << more;
+}
+
+// Lists of any length are read in no time: with a comparison of each with each these take minutes.
+TEST(Search, LongListsAreRead) {
+  std::string numbers = "[1, 1, 1";
+  for (int i = 1; i < 10'000; ++i) numbers += ", " + std::to_string(i);
+  EXPECT_EQ(failure("search: {space: {parallel.tp: " + numbers + "], parallel.pp: " + numbers +
+                    "], parallel.cp: " + numbers + "]}}\n")
+                .codes,
+            "E123");
+  EXPECT_EQ(failure("search: {space: {cluster.nodes: " + numbers + "]}}\n").codes, "E123");
 }
 
 TEST(Search, ContradictionsLeaveNoLayout) {

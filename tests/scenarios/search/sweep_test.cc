@@ -339,10 +339,10 @@ TEST(Search, TakesUpWhatItKept) {
 
 // What a step draws takes a forecast, which is made once, whoever asks and in whatever parts.
 TEST(Search, TakesUpTheEnergyThatItKept) {
-  const ScenarioDocument asked = document(
-      kSmall +
-      "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5, "
-      "objective: energy}\n");
+  const ScenarioDocument asked =
+      document(kSmall +
+               "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5, "
+               "objective: energy}\n");
   const testing::TemporaryFolder temporary;
   std::atomic<int> forecasts{0};
   const auto kept = [&](const std::string& name, int jobs, SearchShard shard = {}) {
