@@ -99,6 +99,7 @@ stepcast_answer search(Request& request, Reporter& reporter) {
                   store_file_name(file.empty() ? request.text("name") : file, "search", run.shard),
                   std::string(build()));
     run.remember = store->remember();
+    run.remember_energy = store->remember_energy();
   }
   run.progress = [&](int64_t done, int64_t total) { reporter.stops(done, total); };
   run.stop = [&](std::optional<Time> budget) {

@@ -38,7 +38,7 @@ std::optional<double> StepRow::cost(SearchObjective objective) const {
       return reserved_bytes ? std::optional(static_cast<double>(*reserved_bytes)) : std::nullopt;
     case SearchObjective::days: return days();
     case SearchObjective::price: return price();
-    case SearchObjective::energy: return {};  // rows do not say
+    case SearchObjective::energy: return joules_per_token;
   }
   return {};
 }
@@ -75,6 +75,7 @@ std::span<const StepColumn> step_columns() {
       StepColumn{"job_tokens", &StepRow::job_tokens},
       StepColumn{"price_usd_per_gpu_h", &StepRow::price_usd_per_gpu_h},
       StepColumn{"useful_share", &StepRow::useful_share},
+      StepColumn{"token_j", &StepRow::joules_per_token, true},
   };
   return kColumns;
 }
@@ -118,6 +119,7 @@ std::vector<std::string> shell_words(std::string_view text) {
 
 bool comes_first(const StepRow& a, const StepRow& b) {
   for (const StepColumn& column : step_columns()) {
+    if (column.only_if_asked) continue;
     const int order = std::visit(
         [&](auto member) { return a.*member < b.*member   ? -1
                                   : b.*member < a.*member ? 1
@@ -179,8 +181,16 @@ std::vector<StepRow> distinct_steps(std::vector<StepRow> rows, const StepRanking
     const Hash128 of_a = identity(a), of_b = identity(b);
     return of_a != of_b ? of_a < of_b : comes_first(a, b);
   });
-  const auto same = [&](const StepRow& a, const StepRow& b) { return identity(a) == identity(b); };
-  rows.erase(std::unique(rows.begin(), rows.end(), same), rows.end());
+  size_t kept = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (kept == 0 || identity(rows[kept - 1]) != identity(rows[i])) {
+      if (kept != i) rows[kept] = std::move(rows[i]);
+      ++kept;
+    } else if (!rows[kept - 1].joules_per_token) {
+      rows[kept - 1].joules_per_token = rows[i].joules_per_token;
+    }
+  }
+  rows.resize(kept);
   return rows;
 }
 

@@ -46,6 +46,8 @@ struct StepRow {
   // Of the whole training the share of time that goes into its steps; 0: it never ends; nothing
   // without job_tokens.
   std::optional<double> useful_share;
+  // Of a token, GPUs and hosts; nothing: nobody has asked, or the power of the GPU is not known.
+  std::optional<double> joules_per_token;
   bool operator==(const StepRow&) const = default;
 
   // Of the step alone.
@@ -69,12 +71,14 @@ struct StepColumn {
   std::variant<int64_t StepRow::*, std::string StepRow::*, std::optional<int64_t> StepRow::*,
                std::optional<double> StepRow::*>
       member;
+  // Found out only where somebody asks: of rows with one key each may say it for all.
+  bool only_if_asked = false;
 };
 // All but the key, in the order in which they are written.
 std::span<const StepColumn> step_columns();
 
-// Of two rows with one key, which differ at most in who wrote them down: by the columns, in their
-// order.
+// Of two rows with one key, which differ at most in who wrote them down and in what was asked: by
+// the columns that are always there, in their order.
 bool comes_first(const StepRow& a, const StepRow& b);
 
 // "parallel.tp=2" or "'parallel.layout=E(t|)*3L'": an argument as a shell reads it.
@@ -93,8 +97,8 @@ struct StepRanking {
   std::optional<double> price;    // USD for a GPU and hour
 };
 
-// Rows of one step as one row, in the order of keys: the one that comes first stays.  Where the
-// ranking asks what the rows themselves say of the job, rows of different jobs stay apart.
+// Rows of one step as one row, in the order of keys: the one that comes first stays, with what any
+// says that is found out only where somebody asks.  Where the ranking asks what the rows themselves say of the job, rows of different jobs stay apart.
 std::vector<StepRow> distinct_steps(std::vector<StepRow> rows, const StepRanking& ranking);
 
 // The rows that run, fit and have what is ranked by, best first: by the first objective, of equal

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -84,10 +86,6 @@ struct LayoutColumn {
 std::string seconds_text(const FoundLayout& l) {
   const double s = to_seconds(l.step_time);
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
-}
-
-std::string joules_text(double joules) {
-  return fixed(joules, joules < 9.9995 ? 3 : joules < 99.995 ? 2 : 1);
 }
 
 // Of those that were forecast whole.
@@ -250,19 +248,50 @@ std::string alternative(const SearchResult& r, const char* what, const FoundLayo
                      change_text(versus(l, r.best.front(), r.objectives.front())));
 }
 
-// Where the first layout spends less than the second, largest first.
+// By how much another layout takes longer than the first, and in what, largest first.
+std::string in_what(const FoundLayout& first, const FoundLayout& other) {
+  struct Part {
+    const char* name;
+    int64_t more = 0;  // picoseconds
+  };
+  const auto more = [&](bool (*counts)(Spend)) {
+    const auto of = [&](const FoundLayout& l) {
+      const Account& a = l.result->account;
+      return a.by_role.empty() ? 0 : sum_if(a.by_role[a.critical_role], counts).count();
+    };
+    return of(other) - of(first);
+  };
+  const auto computes = [](Spend s) { return !is_bubble(s) && !is_exposed(s) && !is_recompute(s); };
+  std::vector<Part> parts{{"computation", more(computes)},
+                          {"recomputation", more(is_recompute)},
+                          {"bubble", more(is_bubble)},
+                          {"exposed communication", more(is_exposed)}};
+  const auto is_small = [&](const Part& p) {  // beside the step
+    return std::abs(p.more) < first.step_time.count() / 2000;
+  };
+  std::erase_if(parts, is_small);
+  std::ranges::stable_sort(parts, std::greater<>{}, [](const Part& p) { return std::abs(p.more); });
+  const Part whole{"", (other.step_time - first.step_time).count()};
+  const auto words = [](int64_t by, const char* up, const char* down) {
+    return fmt::format("{} {}", format_time(Time{std::abs(by)}), by > 0 ? up : down);
+  };
+  std::string text = is_small(whole) ? "as long" : words(whole.more, "longer", "less");
+  for (size_t i = 0; i < parts.size(); ++i)
+    text += fmt::format("{}{} {}", i == 0 ? ": " : ", ", parts[i].name,
+                        words(parts[i].more, "more", "less"));
+  return text;
+}
+
+// What the first layout spends beside computation, and what another that is told apart takes longer
+// in.
 std::string why_first(const SearchResult& r) {
   const FoundLayout& first = r.best.front();
-  const auto describe = [&](const FoundLayout& l) {
-    return fmt::format(
-        "{} % bubble, {} % exposed communication{}", fixed(100 * share_if(l, is_bubble), 1),
-        fixed(100 * share_if(l, is_exposed), 1),
-        share_if(l, is_recompute) > 0
-            ? fmt::format(", {} % recomputation", fixed(100 * share_if(l, is_recompute), 1))
-            : "");
-  };
   if (!first.result) return "#1 is " + layout_text(first) + '.';
-  std::string text = "#1 (" + layout_text(first) + ") spends " + describe(first);
+  std::string text = fmt::format("#1 ({}) spends {} % bubble, {} % exposed communication",
+                                 layout_text(first), fixed(100 * share_if(first, is_bubble), 1),
+                                 fixed(100 * share_if(first, is_exposed), 1));
+  if (share_if(first, is_recompute) > 0)
+    text += fmt::format(", {} % recomputation", fixed(100 * share_if(first, is_recompute), 1));
   if (r.best.size() > 1) {
     // The next one that is told apart, else the second.
     const auto apart = std::ranges::find_if(r.best, [&](const FoundLayout& l) {
@@ -270,8 +299,8 @@ std::string why_first(const SearchResult& r) {
     });
     const FoundLayout& other = apart != r.best.end() ? *apart : r.best[1];
     if (!other.result) return text + '.';
-    text += fmt::format("; #{} ({}): {}", &other - r.best.data() + 1, layout_text(other),
-                        describe(other));
+    text += fmt::format(". #{} ({}) takes {}", &other - r.best.data() + 1, layout_text(other),
+                        in_what(first, other));
   }
   return text + '.';
 }
@@ -497,6 +526,10 @@ std::string layout_text(const FoundLayout& l) {
   std::string text;
   for (const std::string& p : parts) text += (text.empty() ? "" : " ") + p;
   return text;
+}
+
+std::string joules_text(double joules) {
+  return fixed(joules, joules < 9.9995 ? 3 : joules < 99.995 ? 2 : 1);
 }
 
 std::string layers_text(std::string_view stage_layers) {

@@ -49,6 +49,9 @@ std::string search_csv(const SearchResult& result);
 // "TP 8  PP 4  VPP 2  DP 4  MBS 1, selective recomputation": axes that are 1 are left out.
 std::string layout_text(const FoundLayout& layout);
 
+// Of a token: "0.734", "12.31".
+std::string joules_text(double joules);
+
 // Layers of the stages, "9 9 8 6", with those that are alike counted: "2x9 8 6".
 std::string layers_text(std::string_view stage_layers);
 

@@ -79,6 +79,10 @@ const std::array kStepFigures{
                                            static_cast<double>(r.usable_bytes)),
                             0);
              }},
+    StepCell{"J/token", '>',
+             [](const StepRow& r) {
+               return r.joules_per_token ? joules_text(*r.joules_per_token) : "";
+             }},
     StepCell{"USD/GPUh", '>',
              [](const StepRow& r) {
                return r.price_usd_per_gpu_h ? fixed(*r.price_usd_per_gpu_h, 2) : "";
@@ -189,14 +193,18 @@ constexpr size_t kShownPoints = 100;
 
 std::string steps_text(const std::vector<StepRow>& rows, const StepRanking& ranking,
                        const TextStyle& style) {
-  if (rows.empty()) return "  " + no_step(ranking) + '\n';
+  if (rows.empty()) return wrap(no_step(ranking), "  ", style.width);
   return steps_table(rows).text(style) + "\n  The first, as a forecast of its own:\n    " +
          run_line(rows.front()) + '\n';
 }
 
 std::string no_step(const StepRanking& ranking) {
-  return fmt::format("No row fits with {:.0f} % of the memory left free and has {}.",
-                     100 * ranking.memory_margin, objective_names(ranking));
+  const bool energy = std::ranges::count(ranking.by, SearchObjective::energy) > 0;
+  return fmt::format("No row fits with {:.0f} % of the memory left free and has {}.{}",
+                     100 * ranking.memory_margin, objective_names(ranking),
+                     energy ? " Energy is kept by `stepcast sweep --energy` and by searches that "
+                              "ask for it."
+                            : "");
 }
 
 std::string objective_names(const StepRanking& ranking) {

@@ -8,6 +8,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -373,6 +376,115 @@ bool Expression::holds(std::span<const double> values) const {
     }
   }
   return stack.back() != 0;
+}
+
+namespace {
+
+// What a part of an expression can be; of a condition 0 and 1 stand for false and true.
+struct PartRange {
+  double least = 0, most = 0;
+  bool none = false;  // it may have no value, which fulfils no comparison
+};
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+PartRange of_ends(const PartRange& a, const PartRange& b, std::initializer_list<double> ends) {
+  const bool finite = std::ranges::all_of(std::array{a.least, a.most, b.least, b.most},
+                                          [](double x) { return std::isfinite(x); });
+  const bool known = std::ranges::none_of(ends, [](double x) { return std::isnan(x); });
+  PartRange i{-kInfinite, kInfinite, a.none || b.none || !finite || !known};
+  if (known) std::tie(i.least, i.most) = std::pair(std::min(ends), std::max(ends));
+  return i;
+}
+
+PartRange product(const PartRange& a, const PartRange& b) {
+  return of_ends(a, b, {a.least * b.least, a.least * b.most, a.most * b.least, a.most * b.most});
+}
+
+PartRange quotient(const PartRange& a, const PartRange& b) {
+  if (b.least <= 0 && b.most >= 0) return {-kInfinite, kInfinite, true};
+  return of_ends(a, b, {a.least / b.least, a.least / b.most, a.most / b.least, a.most / b.most});
+}
+
+PartRange condition(bool certain, bool possible) {
+  return {certain ? 1.0 : 0.0, possible ? 1.0 : 0.0, false};
+}
+
+PartRange is_less(const PartRange& a, const PartRange& b) {
+  return condition(!a.none && !b.none && a.most < b.least, a.least < b.most);
+}
+PartRange is_at_most(const PartRange& a, const PartRange& b) {
+  return condition(!a.none && !b.none && a.most <= b.least, a.least <= b.most);
+}
+PartRange is_equal(const PartRange& a, const PartRange& b) {
+  const bool one = a.least == a.most && b.least == b.most && a.least == b.least;
+  return condition(!a.none && !b.none && one, a.least <= b.most && b.least <= a.most);
+}
+PartRange is_unequal(const PartRange& a, const PartRange& b) {
+  const bool apart = a.most < b.least || b.most < a.least;
+  const bool one = a.least == a.most && b.least == b.most && a.least == b.least;
+  return condition(!a.none && !b.none && apart, !one);
+}
+
+}  // namespace
+
+bool Expression::may_hold(std::span<const ValueRange> ranges) const {
+  std::vector<PartRange> stack;
+  const auto two = [&](auto operation) {
+    const PartRange b = stack.back();
+    stack.pop_back();
+    stack.back() = operation(stack.back(), b);
+  };
+  for (const Step& s : steps_) {
+    switch (s.code) {
+      case Code::constant: stack.push_back({s.number, s.number}); break;
+      case Code::name: stack.push_back({ranges[s.name].least, ranges[s.name].most}); break;
+      case Code::negate:
+        stack.back() = {-stack.back().most, -stack.back().least, stack.back().none};
+        break;
+      case Code::invert: stack.back() = {1 - stack.back().most, 1 - stack.back().least}; break;
+      case Code::add:
+        two([](const PartRange& a, const PartRange& b) {
+          return of_ends(a, b, {a.least + b.least, a.most + b.most});
+        });
+        break;
+      case Code::subtract:
+        two([](const PartRange& a, const PartRange& b) {
+          return of_ends(a, b, {a.least - b.most, a.most - b.least});
+        });
+        break;
+      case Code::multiply: two(product); break;
+      case Code::divide: two(quotient); break;
+      case Code::remainder:
+        two([](const PartRange& a, const PartRange& b) {
+          const bool one = a.least == a.most && b.least == b.most && b.least != 0;
+          const double rest = one ? std::fmod(a.least, b.least) : std::nan("");
+          return of_ends(a, b, {rest});
+        });
+        break;
+      case Code::equal: two(is_equal); break;
+      case Code::unequal: two(is_unequal); break;
+      case Code::less: two(is_less); break;
+      case Code::at_most: two(is_at_most); break;
+      case Code::more:
+        two([](const PartRange& a, const PartRange& b) { return is_less(b, a); });
+        break;
+      case Code::at_least:
+        two([](const PartRange& a, const PartRange& b) { return is_at_most(b, a); });
+        break;
+      case Code::both:
+        two([](const PartRange& a, const PartRange& b) {
+          return PartRange{std::min(a.least, b.least), std::min(a.most, b.most)};
+        });
+        break;
+      case Code::either:
+        two([](const PartRange& a, const PartRange& b) {
+          return PartRange{std::max(a.least, b.least), std::max(a.most, b.most)};
+        });
+        break;
+    }
+  }
+  return stack.back().most != 0;
 }
 
 std::optional<Expression> parse_expression(std::string_view text,

@@ -25,11 +25,19 @@ struct ExpressionName {
   std::span<const std::string> words{};  // what it can be; empty: it is a number
 };
 
+// The value of a name lies between these, ends included.
+struct ValueRange {
+  double least = 0, most = 0;
+};
+
 class Expression {
  public:
   // The value of each name, in the order in which the names were given: a number, or the position
   // of the word.  REQUIRES: as many.
   bool holds(std::span<const double> values) const;
+  // False only if it holds for no values within these ranges: by the rules of intervals, which take
+  // a name that stands twice for two.  Words have one value.  REQUIRES: as many.
+  bool may_hold(std::span<const ValueRange> ranges) const;
   // Whether it asks for the name of that position.
   bool uses(size_t name) const;
   const std::string& text() const { return text_; }

@@ -38,19 +38,21 @@ enum class Decided : uint8_t {
   illegal,
   plan_memory_bound,
   plan_time_bound,
+  constraint_bound,
   impossible,
   out_of_memory,
   constraint,
   slower,
   fits,
 };
-constexpr std::array<std::pair<const char*, const char*>, 11> kDecided{
+constexpr std::array<std::pair<const char*, const char*>, 12> kDecided{
     {{"undecided", "not looked at when the search was stopped"},
      {"memory_bound", "hold more than there is, by a bound in closed form"},
      {"time_bound", "are slower than the best, by a bound in closed form"},
      {"illegal", "break another rule of the layout"},
      {"plan_memory_bound", "hold more than there is, by a bound on their schedule"},
      {"plan_time_bound", "are slower than the best, by a bound on their schedule"},
+     {"constraint_bound", "break a constraint, by a bound"},
      {"impossible", "cannot run: a deadlock, or too large to simulate"},
      {"out_of_memory", "simulated: do not fit"},
      {"constraint", "simulated: break a constraint"},
@@ -164,10 +166,7 @@ class Searcher {
   // As forecast; 0 if nobody asks.
   double joules_of(const Scenario& scenario) const {
     if (!space_.asks_for_energy()) return 0;
-    const Result result = forecast(scenario, {.what_if = false});
-    const auto energy = step_energy(scenario.cluster.node.gpu, result);
-    STEPCAST_CHECK(energy.has_value(), "the space refuses GPUs whose power is not known");
-    return energy->joules_per_token;
+    return joules_per_token(scenario);
   }
 
   static double tokens_of(const SearchPlace& p) {
@@ -254,6 +253,7 @@ class Searcher {
   static constexpr double kWorthMeasuring = 0.05;
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
+    if (breaking_only_ && breaking_) threshold_ = breaking_->values.front();
     const auto k = static_cast<size_t>(settings_.top);
     const std::vector<size_t> lines = heads(k);
     if (lines.size() < k) return;
@@ -297,10 +297,13 @@ class Searcher {
       if (const auto bound = evaluator.bound(*scenario)) {
         if (bound->peak > room)
           trial.decided = Decided::plan_memory_bound;
-        else if (is_beaten(values(layout.place, {bound->time, bound->peak,
-                                                 least_joules(layout.place, bound->time,
-                                                              bounds_[index].joules)})))
+        else if (const Figures least{
+                     bound->time, bound->peak,
+                     least_joules(layout.place, bound->time, bounds_[index].joules)};
+                 is_beaten(values(layout.place, least)))
           trial.decided = Decided::plan_time_bound;
+        else if (!may_keep(layout, least))
+          trial.decided = Decided::constraint_bound;
         if (trial.decided != Decided::open) return trial;
       }
     }
@@ -344,7 +347,10 @@ class Searcher {
     if (space_.asks_for_energy()) {
       if (is_beaten(values(layout.place, figures))) return Decided::slower;
       const double least = figures.joules;
-      figures.joules = joules_of(scenario);
+      figures.joules = run_.remember_energy
+                           ? run_.remember_energy(scenario, space_.settings_of(layout), facts_,
+                                                  [&] { return joules_of(scenario); })
+                           : joules_of(scenario);
       trial.bound_too_high = trial.bound_too_high || least > figures.joules;
     }
     trial.joules = figures.joules;
@@ -374,16 +380,32 @@ class Searcher {
     return step;
   }
 
+  // What constraints ask, but for the share of such steps that fit.
+  SearchMeasure measure_of(const Layout& layout, const Figures& figures) const {
+    const auto of = [&](SearchObjective o) { return value(o, layout.place, figures); };
+    const Gpu& gpu = space_.places()[layout.place].scenario->cluster.node.gpu;
+    return {to_seconds(figures.time),
+            1 / of(SearchObjective::tokens_per_gpu_s),
+            static_cast<double>(figures.memory.value),
+            static_cast<double>(gpu.memory.value),
+            settings_.tokens > 0 ? of(SearchObjective::days) : 0,
+            settings_.tokens > 0 ? of(SearchObjective::price) : 0,
+            1,
+            figures.joules};
+  }
+
+  // Whether a layout that takes at least this may keep the constraints.
+  bool may_keep(const Layout& layout, const Figures& least) const {
+    return settings_.constraints.empty() || run_.exhaustive || breaking_only_ ||
+           space_.may_keep_constraints(layout, measure_of(layout, least));
+  }
+
   std::vector<std::string> broken_by(const Layout& layout, const Scenario& scenario,
                                      const Figures& figures) const {
     if (settings_.constraints.empty()) return {};
-    const auto of = [&](SearchObjective o) { return value(o, layout.place, figures); };
-    return space_.broken_constraints(
-        layout,
-        {to_seconds(figures.time), 1 / of(SearchObjective::tokens_per_gpu_s),
-         static_cast<double>(figures.memory.value),
-         static_cast<double>(scenario.cluster.node.gpu.memory.value), of(SearchObjective::days),
-         of(SearchObjective::price), fits_of(scenario), figures.joules});
+    SearchMeasure measure = measure_of(layout, figures);
+    measure.fits = fits_of(scenario);
+    return space_.broken_constraints(layout, measure);
   }
 
   // As observed of forecasts of memory; 1 where nobody asks.
@@ -399,16 +421,31 @@ class Searcher {
     for (uint32_t i = 0; i < layouts().size(); ++i) {
       const Layout& l = layouts()[i];
       const LayoutBound& b = bounds_[i];
-      least[i] = values(l.place, {b.time, b.memory, least_joules(l.place, b.time, b.joules)});
+      const Figures figures{b.time, b.memory, least_joules(l.place, b.time, b.joules)};
+      least[i] = values(l.place, figures);
       if (bounds_[i].memory > most_room_[l.place] && !run_.exhaustive)
         decided_[i] = Decided::memory_bound;
+      else if (!may_keep(l, figures))
+        decided_[i] = Decided::constraint_bound;
       else
         order.push_back(i);
     }
+    simulate(std::move(order), least);
+    if (!found_.empty() || run_.any || stopped()) return;
+    // None keeps the constraints: the best that breaks one is looked for among all.
+    std::vector<uint32_t> breaking;
+    for (uint32_t i = 0; i < layouts().size(); ++i)
+      if (decided_[i] == Decided::constraint_bound) breaking.push_back(i);
+    breaking_only_ = true;
+    set_threshold();
+    simulate(std::move(breaking), least);
+  }
+
+  void simulate(std::vector<uint32_t> order, const std::vector<Values>& least) {
     std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
       return std::tie(least[a], a) < std::tie(least[b], b);
     });
-    for (size_t t = 0; t < threads(); ++t) evaluators_.push_back(std::make_unique<Evaluator>());
+    while (evaluators_.size() < threads()) evaluators_.push_back(std::make_unique<Evaluator>());
     const auto total = static_cast<int64_t>(layouts().size());
     const int64_t before = total - static_cast<int64_t>(order.size());
     size_t next = 0;
@@ -809,6 +846,7 @@ class Searcher {
   std::vector<std::unique_ptr<Evaluator>> evaluators_;  // of each thread
   std::vector<Found> found_;                            // best first
   std::optional<Found> breaking_;  // the best of those that fit and break a constraint
+  bool breaking_only_ = false;     // what is looked at now keeps none
   double threshold_ = std::numeric_limits<double>::infinity();
   std::map<uint32_t, double> joules_;                    // a token, by layout
   std::map<uint32_t, StepRow> points_;                   // by layout

@@ -41,6 +41,11 @@ using RememberedTrial = std::function<Evaluator::Trial(
     const Scenario& scenario, const std::vector<std::pair<std::string, std::string>>& settings,
     const JobFacts& job, const std::function<Evaluator::Trial()>& simulate)>;
 
+// The same of the joules of a token, which a whole forecast finds out.  After the step itself.
+using RememberedEnergy = std::function<double(
+    const Scenario& scenario, const std::vector<std::pair<std::string, std::string>>& settings,
+    const JobFacts& job, const std::function<double()>& forecast)>;
+
 struct SearchRun {
   int jobs = 1;  // threads
   SearchShard shard{};
@@ -57,6 +62,7 @@ struct SearchRun {
   // If set, what is simulated goes through it, to its end.  Called by all threads; what it throws
   // ends the search.
   RememberedTrial remember{};
+  RememberedEnergy remember_energy{};  // likewise
   // How many layouts are decided of how many.  Called by one thread.
   std::function<void(int64_t decided, int64_t total)> progress{};
   // Before that: how many classes of layouts have bounds.  Called by one thread.

@@ -10,8 +10,10 @@
 #include "scenarios/search/space.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -312,9 +314,11 @@ class SearchSpace::Reader {
     axis.values.clear();
     for (const Value* value : values_of_axis(path, written)) {
       const auto n = read_whole(*value, last_word(path), problems_, least, 65'535);
-      if (n && std::ranges::count(axis.values, *n) == 0) axis.values.push_back(*n);
+      if (n) axis.values.push_back(*n);
     }
     std::ranges::sort(axis.values);
+    const auto repeated = std::ranges::unique(axis.values);
+    axis.values.erase(repeated.begin(), repeated.end());
   }
 
   void read_words(const std::string& path, const Value& written, std::span<const std::string> legal,
@@ -420,6 +424,7 @@ class SearchSpace::Reader {
       return;
     }
     FreeAxis axis{m.key, {}};
+    std::set<std::string> listed;
     for (const Value* value : values_of_axis(m.key, m.value)) {
       if (is_auto(*value) && m.key == kOrder) {
         for (const std::string_view order : kOrders)
@@ -431,9 +436,7 @@ class SearchSpace::Reader {
                "list the values: [8, 16]");
         continue;
       }
-      const bool given = std::ranges::any_of(
-          axis.values, [&](const Value& v) { return to_flow(v) == to_flow(*value); });
-      if (!given) axis.values.push_back(*value);
+      if (listed.insert(to_flow(*value)).second) axis.values.push_back(*value);
     }
     if (!axis.values.empty()) free_.push_back(std::move(axis));
   }
@@ -707,6 +710,7 @@ class SearchSpace::Reader {
     apply_cluster_presets(tree, ignored);
     const FieldValues values(tree, "", ignored);
     if (values.has("batch.global")) place.global_batch = values.whole("batch.global");
+    values.read("parallel.cp_comm", place.cp_comm);
     ScenarioDocument simple = document;
     int64_t nodes = 1, gpus = 8;
     values.read("cluster.nodes", nodes);
@@ -813,6 +817,21 @@ bool SearchSpace::asks_for_energy() const {
          });
 }
 
+bool SearchSpace::may_keep_constraints(const Layout& layout, const SearchMeasure& m) const {
+  if (settings_.constraints.empty()) return true;
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  std::vector<ValueRange> ranges;
+  for (const double x : values_of(layout)) ranges.push_back({x, x});
+  for (const ValueRange r :
+       {ValueRange{m.step_time_s, kAny}, ValueRange{0, m.tokens_per_gpu_s},
+        ValueRange{m.peak_memory, kAny}, ValueRange{m.gpu_memory, m.gpu_memory},
+        ValueRange{m.days, kAny}, ValueRange{m.price, kAny}, ValueRange{0, 1},
+        ValueRange{m.energy, kAny}})
+    ranges.push_back(r);
+  return std::ranges::all_of(settings_.constraints,
+                             [&](const Expression& c) { return c.may_hold(ranges); });
+}
+
 std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,
                                                          const SearchMeasure& m) const {
   if (settings_.constraints.empty()) return {};
@@ -833,6 +852,7 @@ enum class Illegal : uint8_t {
   gpus,
   model,
   sequence,
+  context,
   batch,
   stages,
   experts,
@@ -843,10 +863,11 @@ enum class Illegal : uint8_t {
   fast,
   where
 };
-constexpr std::array<std::pair<const char*, const char*>, 12> kIllegal{
+constexpr std::array<std::pair<const char*, const char*>, 13> kIllegal{
     {{"gpus", "tp * cp * pp does not divide the GPUs"},
      {"model", "tp does not divide heads, MLP or width"},
      {"sequence", "the sequence does not divide"},
+     {"context", "cp beside recurrent layers, sparse or windowed attention, or an encoder"},
      {"batch", "the batch is no multiple of micro * dp"},
      {"stages", "the layers cannot be spread over the stages"},
      {"experts", "the experts cannot be spread"},
@@ -907,9 +928,12 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
     const auto drop = [&](Illegal why, double count) {
       illegal[static_cast<size_t>(why)] += count;
     };
-    const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
+    const bool ring = place.cp_comm == CpComm::p2p || place.cp_comm == CpComm::hierarchical;
     bool windows = m.sliding_window > 0 && m.sliding_window < seq;
     for (const int64_t w : m.windows) windows = windows || (w > 0 && w < seq);
+    // Of such layers a rank needs what stands before its part of the sequence.
+    const bool whole_sequences =
+        m.encoder_layers > 0 || has_recurrent_layers(m) || m.index_topk > 0 || (ring && windows);
     std::map<std::pair<int64_t, StageSplit>, std::vector<int64_t>> spreads;
     const auto spread = [&](int64_t stages, StageSplit split) -> const std::vector<int64_t>& {
       const auto [it, fresh] = spreads.try_emplace({stages, split});
@@ -931,10 +955,13 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
           drop(Illegal::gpus, below_pp);
           continue;
         }
-        if ((tp > 1 && seq % tp != 0) ||
-            (cp > 1 && (seq % (2 * cp) != 0 || m.encoder_layers > 0)) ||
-            (cp > 1 && ring && windows) || (cp > 1 && tp > 1 && seq / cp % tp != 0)) {
+        if ((tp > 1 && seq % tp != 0) || (cp > 1 && seq % (2 * cp) != 0) ||
+            (cp > 1 && tp > 1 && seq / cp % tp != 0)) {
           drop(Illegal::sequence, below_pp);
+          continue;
+        }
+        if (cp > 1 && whole_sequences) {
+          drop(Illegal::context, below_pp);
           continue;
         }
         for (const int64_t pp : pps) {

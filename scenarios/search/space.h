@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/plan.h"
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_document.h"
@@ -48,6 +49,7 @@ struct SearchPlace {
   std::shared_ptr<const ScenarioDocument> document;  // with that set, and no layout
   std::shared_ptr<const Scenario> scenario;          // of it, on as many GPUs, of another layout
   int64_t gpus = 0, nodes = 0, global_batch = 0;
+  CpComm cp_comm = CpComm::p2p;  // of layouts with cp: `scenario` has none, and does not say
 };
 
 struct SearchOptions {
@@ -132,6 +134,9 @@ class SearchSpace {
   bool asks_whether_it_fits() const;
   // Whether an objective or a constraint needs the energy of a step.
   bool asks_for_energy() const;
+  // False only if a layout keeps the constraints with no figures that are these or worse: more
+  // time, memory, days, price and energy, and any share of steps that fit.
+  bool may_keep_constraints(const Layout& layout, const SearchMeasure& least) const;
   // The constraints that a layout with these figures breaks, as they are written.
   std::vector<std::string> broken_constraints(const Layout& layout,
                                               const SearchMeasure& measure) const;

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kApplication = 0x53544350;  // "STCP"
-constexpr int kVersion = 2;               // of the schema
+constexpr int kVersion = 3;               // of the schema
 // A row has some texts of a few hundred bytes.
 constexpr size_t kLongestText = 1 << 16;
 
@@ -110,7 +110,8 @@ const char* wrong_in(const StepRow& r) {
   if (r.peak_bytes < 0 || r.reserved_bytes.value_or(0) < 0) return "memory below 0";
   if (r.step_time_ps && *r.step_time_ps <= 0) return "a step that takes no time";
   if (r.job_tokens && *r.job_tokens <= 0) return "a training without tokens";
-  for (const std::optional<double>& x : {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h})
+  for (const std::optional<double>& x :
+       {r.tokens_per_gpu_s, r.mfu, r.price_usd_per_gpu_h, r.joules_per_token})
     if (x && (!std::isfinite(*x) || *x < 0)) return "a rate that is no number from 0";
   if (r.useful_share && !(*r.useful_share >= 0 && *r.useful_share <= 1))
     return "a share that is no number from 0 to 1";
@@ -311,6 +312,16 @@ StepStore::StepStore(std::string path, std::chrono::milliseconds patience)
   for (const StepColumn& c : step_columns()) {
     marks += ", ?";
     const char* comma = set.empty() ? "" : ", ";
+    if (c.only_if_asked) {
+      set += fmt::format("{}{} = ifnull(excluded.{}, steps.{})", comma, c.name, c.name, c.name);
+      old += fmt::format("{}steps.{}", comma, c.name);
+      given += fmt::format("{}ifnull(excluded.{}, steps.{})", comma, c.name, c.name);
+      fill_ = prepare(db_.get(), path_,
+                      fmt::format("UPDATE steps SET {} = ?1 WHERE key = ?2 AND {} IS NULL", c.name,
+                                  c.name))
+                  .release();
+      continue;
+    }
     set += fmt::format("{}{} = excluded.{}", comma, c.name, c.name);
     // In the order of comes_first(): a missing number before all others, which are not below 0.
     now += fmt::format("{}ifnull({}, -1)", comma, c.name);
@@ -329,8 +340,7 @@ StepStore::StepStore(std::string path, std::chrono::milliseconds patience)
 }
 
 StepStore::~StepStore() {
-  sqlite3_finalize(keep_);
-  sqlite3_finalize(unite_);
+  for (sqlite3_stmt* s : {keep_, unite_, fill_}) sqlite3_finalize(s);
 }
 
 // What fails once fails for good: a transaction that SQLite has rolled back is not gone on with.
@@ -391,7 +401,19 @@ bool StepStore::keep(const StepRow& row) {
 }
 
 bool StepStore::unite(const StepRow& row) {
-  return insert(row, unite_);
+  const bool changed = insert(row, unite_);
+  if (!row.joules_per_token || wrong_in(row) != nullptr) return changed;
+  const std::string key = hex_of(row.key);
+  const int64_t before = sqlite3_total_changes64(db_.get());
+  attempt([&] {
+    if (sqlite3_bind_double(fill_, 1, *row.joules_per_token) != SQLITE_OK ||
+        sqlite3_bind_text(fill_, 2, key.data(), static_cast<int>(key.size()), SQLITE_STATIC) !=
+            SQLITE_OK ||
+        sqlite3_step(fill_) != SQLITE_DONE)
+      fail_with(db_.get(), path_, true);
+  });
+  sqlite3_reset(fill_);
+  return changed || sqlite3_total_changes64(db_.get()) > before;
 }
 
 void StepStore::commit() {
@@ -400,8 +422,7 @@ void StepStore::commit() {
 
 void StepStore::close() {
   attempt([&] { run(db_.get(), path_, "COMMIT", true); });
-  sqlite3_finalize(std::exchange(keep_, nullptr));
-  sqlite3_finalize(std::exchange(unite_, nullptr));
+  for (sqlite3_stmt** s : {&keep_, &unite_, &fill_}) sqlite3_finalize(std::exchange(*s, nullptr));
   // No log is left beside the file, so that it can be read where nothing can be written.
   run(db_.get(), path_, "PRAGMA journal_mode=DELETE", true);
   db_.reset();

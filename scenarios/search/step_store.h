@@ -46,12 +46,14 @@ class StepStore {
   // Drops what was not committed.
   ~StepStore();
 
-  // In place of the row with this key, if there is one: what is not in the key, such as the price
-  // of a GPU, is as it was said last.  False if the file has this row already, or if nobody could
-  // read it back: figures that no step has, a text of more than 64 KiB.
+  // In place of the row with this key, if there is one: what is not in the key is as it was said
+  // last, and what is found out only where somebody asks stays if it is not said anew.  False if
+  // the file has this row already, or if nobody could read it back: figures that no step has, a
+  // text of more than 64 KiB.
   bool keep(const StepRow& row);
   // The same; of two rows with one key the one that comes first (comes_first()) stays, so that it
-  // does not matter which is kept first.  False if that is the one that was there.
+  // does not matter which is kept first, with what either says that is found out only where
+  // somebody asks.  False if that is the one that was there.
   bool unite(const StepRow& row);
   // What was kept so far is on the disk when this returns.
   void commit();
@@ -70,7 +72,7 @@ class StepStore {
 
   std::string path_;
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
-  sqlite3_stmt *keep_ = nullptr, *unite_ = nullptr;
+  sqlite3_stmt *keep_ = nullptr, *unite_ = nullptr, *fill_ = nullptr;
   std::exception_ptr failed_;  // the first failure, which all that follows repeats
 };
 

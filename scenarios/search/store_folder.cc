@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "sim/check.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -58,8 +59,22 @@ void StoreFolder::take_up(const StepRow& row, bool own) {
   if (row.step_time_ps && row.reserved_bytes)
     trial = {Outcome::fits, Time{*row.step_time_ps}, Bytes{row.peak_bytes},
              Bytes{*row.reserved_bytes}};
-  known_.try_emplace(row.step(), trial);
-  if (!own) others_.insert(row.key);
+  Known& known = known_.try_emplace(row.step(), Known{trial, {}}).first->second;
+  if (!known.joules_per_token) known.joules_per_token = row.joules_per_token;
+  if (own) return;
+  bool& says_energy = others_[row.key];
+  says_energy = says_energy || row.joules_per_token;
+}
+
+// REQUIRES: mutex_ is held.
+void StoreFolder::keep(StepRow row) {
+  // What others keep is theirs.
+  const auto other = others_.find(row.key);
+  if (other != others_.end() && (other->second || !row.joules_per_token)) return;
+  // A file that was there may say other settings.  Of what stands twice in this work the same
+  // stays, whichever thread comes first.
+  const bool first = said_.insert(row.key).second;
+  if (first ? store_->keep(row) : store_->unite(row)) committed_ = false;
 }
 
 RememberedTrial StoreFolder::remember() {
@@ -72,20 +87,40 @@ RememberedTrial StoreFolder::remember() {
     {
       const std::lock_guard lock(mutex_);
       if (failed_) std::rethrow_exception(failed_);
-      if (const auto known = known_.find(step); known != known_.end()) found = known->second;
+      if (const auto known = known_.find(step); known != known_.end()) found = known->second.trial;
     }
     const Evaluator::Trial trial = found ? *found : simulate();
     const StepRow row = step_row(scenario, step, settings_text(settings), trial, job);
     const std::lock_guard lock(mutex_);
     if (failed_) std::rethrow_exception(failed_);
-    known_.try_emplace(step, trial);
-    // What others keep is theirs.
-    if (others_.contains(row.key)) return trial;
-    // A file that was there may say other settings.  Of what stands twice in this work the same
-    // stays, whichever thread comes first.
-    const bool first = said_.insert(row.key).second;
-    if (first ? store_->keep(row) : store_->unite(row)) committed_ = false;
+    known_.try_emplace(step, Known{trial, {}});
+    keep(row);
     return trial;
+  };
+}
+
+RememberedEnergy StoreFolder::remember_energy() {
+  return [this](const Scenario& scenario,
+                const std::vector<std::pair<std::string, std::string>>& settings,
+                const JobFacts& job, const std::function<double()>& forecast) {
+    if (check_) check_();
+    const Hash128 step = step_key(scenario, build_);
+    Known known;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) std::rethrow_exception(failed_);
+      const auto found = known_.find(step);
+      STEPCAST_CHECK(found != known_.end(), "the step comes before what it draws");
+      known = found->second;
+    }
+    const double joules = known.joules_per_token ? *known.joules_per_token : forecast();
+    StepRow row = step_row(scenario, step, settings_text(settings), known.trial, job);
+    row.joules_per_token = joules;
+    const std::lock_guard lock(mutex_);
+    if (failed_) std::rethrow_exception(failed_);
+    known_.at(step).joules_per_token = joules;
+    keep(std::move(row));
+    return joules;
   };
 }
 

@@ -37,6 +37,7 @@ class StoreFolder {
 
   // For SearchRun and SweepRun.  REQUIRES: not longer than this lives.
   RememberedTrial remember();
+  RememberedEnergy remember_energy();
   void close();
   const std::string& path() const { return store_->path(); }
 
@@ -44,18 +45,24 @@ class StoreFolder {
   struct KeyHash {
     size_t operator()(const Hash128& key) const { return static_cast<size_t>(key.low); }
   };
+  struct Known {
+    Evaluator::Trial trial;
+    std::optional<double> joules_per_token{};
+  };
   void take_up(const StepRow& row, bool own);
+  void keep(StepRow row);
   void commit_each_second(const std::stop_token& stop);
 
   std::string build_;
   std::function<void()> check_;
   std::mutex mutex_;  // of all below
   std::optional<StepStore> store_;
-  std::unordered_map<Hash128, Evaluator::Trial, KeyHash> known_;  // by step
-  std::unordered_set<Hash128, KeyHash> others_;  // keys of rows that other files hold
-  std::unordered_set<Hash128, KeyHash> said_;    // by this work: its row is as it is now
-  bool committed_ = true;                        // all that was kept
-  std::exception_ptr failed_;                    // a commit, of the thread below
+  std::unordered_map<Hash128, Known, KeyHash> known_;  // by step
+  // Keys of rows that other files hold: whether one of them says the energy too.
+  std::unordered_map<Hash128, bool, KeyHash> others_;
+  std::unordered_set<Hash128, KeyHash> said_;  // by this work: its row is as it is now
+  bool committed_ = true;                      // all that was kept
+  std::exception_ptr failed_;                  // a commit, of the thread below
   std::condition_variable_any ended_;
   std::jthread committer_;
 };

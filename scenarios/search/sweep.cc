@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "job/power.h"
 #include "job/training.h"
 #include "model/passes/forward_only.h"
 #include "scenarios/document/files.h"
@@ -266,6 +267,12 @@ SweepResult sweep(const ScenarioDocument& document, const SweepOptions& options,
           run.remember ? run.remember(scenario, settings, job_of(changed), simulate) : simulate();
       point.row = step_row(scenario, step_key(scenario, run.version), settings_text(settings),
                            trial, job_of(changed));
+      if (run.energy && point.row.runs() && knows_power(scenario)) {
+        const auto whole = [&] { return joules_per_token(scenario); };
+        point.row.joules_per_token =
+            run.remember_energy ? run.remember_energy(scenario, settings, job_of(changed), whole)
+                                : whole();
+      }
       point.outcome = SweepPoint::Outcome::found;
     } catch (const InputError& e) {
       // What a file cannot take is no matter of the point.
@@ -322,6 +329,17 @@ std::optional<double> useful_share(const Scenario& s, Time step, const JobFacts&
 }
 
 }  // namespace
+
+bool knows_power(const Scenario& s) {
+  const Gpu& gpu = s.cluster.node.gpu;
+  return gpu_watts(gpu, Draw::idle) && host_watts(gpu);
+}
+
+double joules_per_token(const Scenario& s) {
+  const auto energy = step_energy(s.cluster.node.gpu, forecast(s, {.what_if = false}));
+  STEPCAST_CHECK(energy.has_value(), "the power of the GPU is known");
+  return energy->joules_per_token;
+}
 
 StepRow step_row(const Scenario& s, Hash128 step, std::string settings,
                  const Evaluator::Trial& trial, const JobFacts& job) {

@@ -62,10 +62,12 @@ struct SweepRun {
   int jobs = 1;  // threads
   SearchShard shard{};
   std::string version{};  // of the program, for keys
+  bool energy = false;    // rows say it too, where the power of the GPU is known
   // True ends the sweep with what has been found.  Called by all threads.
   std::function<bool()> stop{};
   std::function<void(int64_t done, int64_t total)> progress{};  // called by one thread at a time
   RememberedTrial remember{};                                   // as SearchRun::remember
+  RememberedEnergy remember_energy{};
 };
 
 // Throws InputError as SweepSpace().
@@ -82,6 +84,11 @@ Hash128 step_key(const Scenario& scenario, std::string_view version);
 
 // "parallel.tp=2 batch.micro=1", as arguments of a shell.
 std::string settings_text(const std::vector<std::pair<std::string, std::string>>& settings);
+
+// Whether it is known what GPU and host draw.
+bool knows_power(const Scenario& scenario);
+// Joules a token of the step, GPUs and hosts: takes a whole forecast.  REQUIRES: knows_power().
+double joules_per_token(const Scenario& scenario);
 
 // The row of the step with that key.
 StepRow step_row(const Scenario& scenario, Hash128 step, std::string settings,

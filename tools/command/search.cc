@@ -108,6 +108,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, "search", run.shard);
   if (store) run.remember = store->remember();
+  if (store) run.remember_energy = store->remember_energy();
   run.points = !args.html.empty();
   int64_t decided = 0, layouts = 0;
   std::optional<SearchAnswer> found = [&]() -> std::optional<SearchAnswer> {

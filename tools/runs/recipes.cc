@@ -190,10 +190,12 @@ std::string recipes_markdown(const std::vector<Recipe>& recipes) {
     s.first += first;
     s.both += near && first;
   };
-  Sum whole;
+  constexpr int64_t kMany = 100;  // of fewer the first tenth is a handful
+  Sum whole, of_many;
   for (const Recipe& r : recipes) {
     add(sums[r.source], r);
     add(whole, r);
+    if (r.layouts >= kMany) add(of_many, r);
   }
   std::string text =
       "| source | recipes | a layout was found that fits | within 10 % of the best found | in the "
@@ -204,6 +206,7 @@ std::string recipes_markdown(const std::vector<Recipe>& recipes) {
   };
   for (const auto& [name, sum] : sums) line(name, sum);
   line("all", whole);
+  line(fmt::format("of these, among {} layouts and more", kMany), of_many);
   text +=
       "\n| recipe | GPUs | layout | measured s | forecast s | best found | forecast s | behind, % "
       "| "

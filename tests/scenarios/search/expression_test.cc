@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -97,6 +98,57 @@ TEST(Expression, HasBounds) {
   EXPECT_EQ(problem_of(std::string(60, '(') + "tp == 1" + std::string(60, ')')),
             "more than 50 brackets in one another");
   EXPECT_TRUE(holds(std::string(40, '(') + "tp == 4" + std::string(40, ')')));
+}
+
+// What may not hold for ranges of values holds for none of them.
+TEST(Expression, MayHoldWhereAnyValuesDo) {
+  const auto may = [](const std::string& text, ValueRange tp) {
+    ExpressionProblem problem;
+    const auto e = parse(text, problem);
+    EXPECT_TRUE(e.has_value()) << text << ": " << problem.message;
+    return e && e->may_hold(std::vector<ValueRange>{tp, {1e9, 1e9}, {1, 1}});
+  };
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(may("tp <= 8", {8, kAny}));
+  EXPECT_FALSE(may("tp < 8", {8, kAny}));
+  EXPECT_FALSE(may("2 * tp + 1 <= 16", {8, kAny}));
+  EXPECT_FALSE(may("10 / tp > 2", {8, kAny}));
+  EXPECT_FALSE(may("-tp > -8", {8, kAny}));
+  EXPECT_FALSE(may("not tp >= 8", {8, kAny}));
+  EXPECT_FALSE(may("tp == 7 or tp < 3", {8, 9}));
+  EXPECT_TRUE(may("tp == 7 or tp > 3", {8, 9}));
+  EXPECT_TRUE(may("tp != 8", {8, 9}));
+  EXPECT_FALSE(may("tp != 8", {8, 8}));
+  EXPECT_TRUE(may("not 1 / (tp - 9) > 0", {8, kAny}));  // it may have no value
+  EXPECT_TRUE(may("tp % 3 == 0", {8, 9}));
+  EXPECT_FALSE(may("tp % 3 == 0", {8, 8}));
+}
+
+TEST(Expression, NothingThatHoldsIsRuledOut) {
+  constexpr std::string_view kPieces[] = {"tp", "tp",  "tp", "and", "or", "not", "(", ")", "==",
+                                          "<",  "<=",  ">",  ">=",  "!=", "+",   "-", "*", "/",
+                                          "%",  "0.5", "0",  "2",   "3",  "tp",  "(", ")"};
+  std::mt19937 random(11);
+  int held = 0, ruled_out = 0;
+  for (int i = 0; i < 300'000; ++i) {
+    std::string text;
+    for (size_t n = 3 + random() % 9; n > 0; --n)
+      text += std::string(kPieces[random() % std::size(kPieces)]) + ' ';
+    ExpressionProblem problem;
+    const auto e = parse(text, problem);
+    if (!e) continue;
+    const double least = static_cast<double>(random() % 7) - 3;
+    const double most = least + static_cast<double>(random() % 4);
+    const bool may = e->may_hold(std::vector<ValueRange>{{least, most}, {1e9, 1e9}, {1, 1}});
+    ruled_out += !may;
+    for (double x = least; x <= most; x += 0.5) {
+      if (!e->holds(std::vector<double>{x, 1e9, 1})) continue;
+      ++held;
+      ASSERT_TRUE(may) << text << " holds for " << x;
+    }
+  }
+  EXPECT_GT(held, 100);
+  EXPECT_GT(ruled_out, 100);
 }
 
 // Whatever is written is either a condition or refused, and a condition has a value.

@@ -657,6 +657,27 @@ TEST(Search, EnergyMayBeAConstraint) {
   const SearchAnswer answer = search_layouts(asked, {}, quick());
   ASSERT_FALSE(answer.result.best.empty());
   for (const FoundLayout& l : answer.result.best) EXPECT_LE(l.joules_per_token, 1.01 * least);
+  EXPECT_EQ(best_of(answer), best_of(search_layouts(asked, {}, quick(true))));
+}
+
+// What breaks a constraint by its bounds is not simulated, and the list is the same.
+TEST(Search, ConstraintsLeaveOutWhatCannotKeepThem) {
+  for (const char* constraint :
+       {"step_time <= 0.2s", "peak_memory <= 20GiB", "tokens_per_gpu_s >= 20000",
+        "not (step_time > 0.2s or peak_memory / gpu.memory > 30%)", "energy <= 0.045"}) {
+    SCOPED_TRACE(constraint);
+    LoadOptions hard;
+    hard.set = {{"search.constraints", constraint}, {"search.objective", "peak_memory"}};
+    ScenarioDocument d = document(spaces().front().text);
+    d.set(hard);
+    const SearchAnswer safe = search_layouts(d, {}, quick());
+    const SearchAnswer all = search_layouts(d, {}, quick(true));
+    EXPECT_EQ(best_of(safe), best_of(all));
+    EXPECT_LT(safe.result.simulated, all.result.simulated);
+    const auto rule = std::ranges::find(safe.result.decided, "constraint_bound", &SearchRule::name);
+    ASSERT_NE(rule, safe.result.decided.end());
+    EXPECT_GT(rule->count, 0);
+  }
 }
 
 TEST(Search, EnergyNeedsThePowerOfTheGpu) {
@@ -828,6 +849,66 @@ TEST(Search, HugeSpacesAreRefused) {
   EXPECT_EQ(f.codes, "E123");
   std::string nodes = "search: {space: {cluster.nodes: " + list + "}}\n";
   EXPECT_EQ(failure(nodes).codes, "E123");
+}
+
+// How many combinations of the axes went by that rule, and layouts with context parallelism.
+struct ContextOfASpace {
+  int64_t refused = 0, layouts = 0;
+};
+ContextOfASpace context_of(const std::string& model, const std::string& more) {
+  const SearchSpace::Layouts found =
+      SearchSpace(document("model: " + model + "\ncluster: dgx-h100 x 2\n" +
+                           "batch: {global: 32, seq: 8192}\n" + more))
+          .layouts();
+  ContextOfASpace all;
+  for (const SearchRule& rule : found.rules)
+    if (rule.name == "context") all.refused = rule.count;
+  all.layouts = std::ranges::count_if(found.all, [](const Layout& l) { return l.cp > 1; });
+  EXPECT_FALSE(found.all.empty());
+  return all;
+}
+
+TEST(Search, LayersThatNeedWholeSequencesHaveNoContextParallelism) {
+  for (const char* model :
+       {"{model_type: nemotron_h, hidden_size: 2048, intermediate_size: 4096, "
+        "num_attention_heads: 16, num_key_value_heads: 8, mamba_num_heads: 32, n_groups: 8, "
+        "hybrid_override_pattern: 'M-M-M*-M-M-M*-M-'}",
+        "{model_type: qwen3_5_text, hidden_size: 2048, intermediate_size: 4096, "
+        "num_hidden_layers: 12, num_attention_heads: 16, num_key_value_heads: 8}",
+        "{model_type: deepseek_v32, hidden_size: 2048, intermediate_size: 4096, "
+        "num_hidden_layers: 8, num_attention_heads: 16, n_routed_experts: 16, "
+        "moe_intermediate_size: 1024, num_experts_per_tok: 4, n_group: 1, topk_group: 1}"}) {
+    SCOPED_TRACE(model);
+    for (const char* more : {"", "search: {space: {parallel.cp: [1, 2, 4], batch.micro: 1}}\n"}) {
+      const ContextOfASpace found = context_of(model, more);
+      EXPECT_GT(found.refused, 0);
+      EXPECT_EQ(found.layouts, 0);
+    }
+  }
+  const ContextOfASpace dense = context_of("llama3-8b", "");
+  EXPECT_EQ(dense.refused, 0);
+  EXPECT_GT(dense.layouts, 0);
+}
+
+// Each layout says which exchange it has, also where the file states it beside no cp.
+TEST(Search, SlidingWindowsGoWithContextParallelismWithoutARing) {
+  EXPECT_EQ(context_of("gpt-oss-20b", "").layouts, 0);
+  EXPECT_GT(context_of("gpt-oss-20b", "").refused, 0);
+  for (const char* more : {"parallel: {cp_comm: allgather}\n",
+                           "search: {space: {parallel.cp_comm: [p2p, allgather], batch.micro: 1, "
+                           "parallel.cp: [1, 2]}}\n"})
+    EXPECT_GT(context_of("gpt-oss-20b", more).layouts, 0) << more;
+}
+
+// Lists of any length are read in no time: with a comparison of each with each these take minutes.
+TEST(Search, LongListsAreRead) {
+  std::string numbers = "[1, 1, 1";
+  for (int i = 1; i < 10'000; ++i) numbers += ", " + std::to_string(i);
+  EXPECT_EQ(failure("search: {space: {parallel.tp: " + numbers + "], parallel.pp: " + numbers +
+                    "], parallel.cp: " + numbers + "]}}\n")
+                .codes,
+            "E123");
+  EXPECT_EQ(failure("search: {space: {cluster.nodes: " + numbers + "]}}\n").codes, "E123");
 }
 
 TEST(Search, ContradictionsLeaveNoLayout) {

@@ -152,6 +152,7 @@ TEST_F(Store, HasNoRowThatItWouldRefuse) {
       changed(7, [](StepRow& r) { r.tokens_per_gpu_s = INFINITY; }),
       changed(8, [](StepRow& r) { r.peak_bytes = -1; }),
       changed(9, [](StepRow& r) { r.tp = 0; }),
+      changed(10, [](StepRow& r) { r.joules_per_token = -1; }),
   };
   StepStore store(path());
   for (const StepRow& r : good) EXPECT_TRUE(store.keep(r)) << r.usable_bytes;
@@ -273,6 +274,24 @@ TEST_F(Store, UnitesInAnyOrder) {
   }
 }
 
+// What is found out only where somebody asks is said by any row of the step, in whatever order.
+TEST_F(Store, KeepsTheEnergyThatIsKnown) {
+  StepRow silent = row(3, "a.yaml"), asked = row(3, "b.yaml"), both = row(3, "a.yaml");
+  asked.joules_per_token = both.joules_per_token = 0.75;
+  for (const bool swapped : {false, true}) {
+    const std::string name = path(swapped ? "1.db" : "2.db");
+    StepStore store(name);
+    store.unite(swapped ? asked : silent);
+    EXPECT_TRUE(store.unite(swapped ? silent : asked));
+    EXPECT_FALSE(store.unite(asked));
+    EXPECT_FALSE(store.keep(silent));
+    store.close();
+    EXPECT_THAT(rows_of(name), ::testing::ElementsAre(both));
+    EXPECT_THAT(distinct_steps({swapped ? asked : silent, swapped ? silent : asked}, {}),
+                ::testing::ElementsAre(both));
+  }
+}
+
 TEST_F(Store, RefusesForeignFiles) {
   write(path("text.db"), std::string(5000, 'x'));
   write(path("short.db"), "x");
@@ -292,14 +311,14 @@ TEST_F(Store, RefusesForeignFiles) {
 
 TEST_F(Store, RefusesLaterVersions) {
   make(path(), 0, 3);
-  change_by_sql(path(), "PRAGMA user_version=3; ALTER TABLE steps ADD COLUMN energy_j REAL");
+  change_by_sql(path(), "PRAGMA user_version=4; ALTER TABLE steps ADD COLUMN more REAL");
   EXPECT_EQ(code_of([&] { StepStore store(path()); }), "E512");
   EXPECT_EQ(code_of([&] { rows_of(path()); }), "E512");
 }
 
 TEST_F(Store, RefusesEarlierVersions) {
   make(path(), 0, 3);
-  change_by_sql(path(), "PRAGMA user_version=1; ALTER TABLE steps DROP COLUMN useful_share");
+  change_by_sql(path(), "PRAGMA user_version=2; ALTER TABLE steps DROP COLUMN token_j");
   EXPECT_EQ(code_of([&] { StepStore store(path()); }), "E512");
   EXPECT_EQ(code_of([&] { rows_of(path()); }), "E512");
 }
@@ -471,6 +490,15 @@ TEST(Ranking, LeavesOutWhatDoesNotFit) {
   ranking.tokens = 1'000'000;
   ranking.price = 2;
   EXPECT_EQ(rank_steps({wide}, ranking).size(), 1u);
+}
+
+TEST(Ranking, ByEnergyHasTheRowsThatSayIt) {
+  StepRow much = row(1), little = row(2), silent = row(3);
+  much.joules_per_token = 2;
+  little.joules_per_token = 1;
+  StepRanking ranking;
+  ranking.by = {SearchObjective::energy};
+  EXPECT_THAT(rank_steps({much, silent, little}, ranking), ::testing::ElementsAre(little, much));
 }
 
 TEST(Ranking, DaysAndPriceCountWhatATrainingLoses) {

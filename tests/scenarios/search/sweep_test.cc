@@ -14,6 +14,7 @@
 #include "job/training.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/for_each_item.h"
+#include "scenarios/search/store_folder.h"
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
@@ -350,6 +351,95 @@ TEST(Search, TakesUpWhatItKept) {
   }
   run.shard = {};
   same(search_layouts(document(text), {}, run));
+}
+
+// What a step draws takes a forecast, which is made once, whoever asks and in whatever parts.
+TEST(Search, TakesUpTheEnergyThatItKept) {
+  const ScenarioDocument asked =
+      document(kSmall +
+               "search: {space: {parallel.cp: 1, batch.micro: [1, 2]}, memory_margin: 20%, top: 5, "
+               "objective: energy}\n");
+  const testing::TemporaryFolder temporary;
+  std::atomic<int> forecasts{0};
+  const auto kept = [&](const std::string& name, int jobs, SearchShard shard = {}) {
+    StoreFolder folder((temporary.path() / name).string(),
+                       store_file_name("run.yaml", "search", shard), "1");
+    SearchRun run;
+    run.forecasts = false;
+    run.jobs = jobs;
+    run.shard = shard;
+    run.remember = folder.remember();
+    run.remember_energy = [&](const Scenario& scenario, const auto& settings, const JobFacts& job,
+                              const auto& forecast) {
+      return folder.remember_energy()(scenario, settings, job, [&] {
+        ++forecasts;
+        return forecast();
+      });
+    };
+    SearchAnswer answer = search_layouts(asked, {}, run);
+    folder.close();
+    return answer;
+  };
+  SearchRun alone;
+  alone.forecasts = false;
+  const SearchAnswer plain = search_layouts(asked, {}, alone);
+  ASSERT_FALSE(plain.result.best.empty());
+  const auto expect_same = [&](const SearchAnswer& answer) {
+    ASSERT_EQ(answer.result.best.size(), plain.result.best.size());
+    for (size_t i = 0; i < plain.result.best.size(); ++i) {
+      EXPECT_EQ(answer.result.best[i].set, plain.result.best[i].set);
+      EXPECT_EQ(answer.result.best[i].joules_per_token, plain.result.best[i].joules_per_token);
+    }
+  };
+  const auto rows_of = [&](const std::string& name) {
+    std::vector<StepRow> rows;
+    for (const std::string& file : store_files((temporary.path() / name).string()))
+      read_steps(file, [&](StepRow row) { rows.push_back(std::move(row)); });
+    return rows;
+  };
+  StepRanking by_energy;
+  by_energy.by = {SearchObjective::energy};
+  by_energy.memory_margin = 0.2;
+  expect_same(kept("whole", 2));
+  EXPECT_GT(forecasts.exchange(0), 0);
+  expect_same(kept("whole", 3));
+  EXPECT_EQ(forecasts.exchange(0), 0);
+  expect_same(kept("again", 1));
+  const std::vector<StepRow> whole = rows_of("whole");
+  EXPECT_EQ(rows_of("again"), whole);
+
+  kept("parts", 2, {0, 2});
+  kept("parts", 1, {1, 2});
+  forecasts = 0;
+  expect_same(kept("parts", 2));
+  EXPECT_EQ(forecasts, 0);  // the best of all are among the best of their parts
+  for (const std::vector<StepRow>& rows : {whole, rows_of("parts")}) {
+    const std::vector<StepRow> ranked = rank_steps(rows, by_energy);
+    ASSERT_GE(ranked.size(), plain.result.best.size());
+    EXPECT_EQ(ranked.front().joules_per_token, plain.result.best.front().joules_per_token);
+  }
+}
+
+TEST(Sweep, SaysWhatAStepDraws) {
+  ScenarioDocument swept = document(kSmall);
+  SweepOptions options;
+  options.axes = {"parallel.tp=1,2,3"};
+  SweepRun run;
+  run.energy = true;
+  const SweepResult asked = sweep(swept, options, run);
+  ASSERT_EQ(asked.points.size(), 3u);
+  for (const size_t i : {0u, 1u}) {
+    LoadOptions set;
+    set.set = {{"parallel.tp", asked.points[i].values.front()}};
+    const Scenario scenario = load_scenario_text(kSmall, "run.yaml", set);
+    EXPECT_EQ(asked.points[i].row.joules_per_token, joules_per_token(scenario));
+  }
+  EXPECT_EQ(asked.points[2].outcome, SweepPoint::Outcome::illegal);
+  run.energy = false;
+  EXPECT_FALSE(sweep(swept, options, run).points[0].row.joules_per_token.has_value());
+  run.energy = true;
+  options.axes = {"cluster.node.gpu.arch=other"};
+  EXPECT_FALSE(sweep(swept, options, run).points[0].row.joules_per_token.has_value());
 }
 
 }  // namespace

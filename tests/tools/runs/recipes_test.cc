@@ -37,8 +37,11 @@ TEST(Recipes, AreNearWhereTheBestIsHardlyFasterAndFirstWhereFewAre) {
                           recipe("both", 10, 10, 0), recipe("none", 20, 10, 99)};
   all.back().shares = RecipeShares{0.1, 0.2, 0.3};
   all.back().best_shares = RecipeShares{0.01, 0.02, 0};
+  all.push_back(recipe("few", 10, 10, 0));
+  all.back().layouts = 12;
   const std::string text = recipes_markdown(all);
-  EXPECT_THAT(text, HasSubstr("| all | 4 | 4 | 2 | 2 | 1 |\n"));
+  EXPECT_THAT(text, HasSubstr("| all | 5 | 5 | 3 | 3 | 2 |\n| of these, among 100 layouts and more "
+                              "| 4 | 4 | 2 | 2 | 1 |\n"));
   EXPECT_THAT(text, HasSubstr("| near | 64 | TP 8 DP 8 MBS 1 | 5 | 10.5 | TP 4 DP 16 MBS 1 | 10 | "
                               "5.0 | 20 | 100 |\n"));
   EXPECT_THAT(text, HasSubstr("| none | 100.0 | 10.0 / 20.0 / 30.0 | 1.0 / 2.0 / 0.0 |\n"));

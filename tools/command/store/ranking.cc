@@ -24,9 +24,8 @@ StepRanking ranking_of(const Arguments& args) {
   if (!args.objectives.empty()) ranking.by.clear();
   for (const std::string& word : args.objectives) {
     std::vector<std::string_view> names;
-    for (int i = 0; i < kSearchObjectives; ++i)  // what rows say
-      if (static_cast<SearchObjective>(i) != SearchObjective::energy)
-        names.push_back(name_of(static_cast<SearchObjective>(i)));
+    for (int i = 0; i < kSearchObjectives; ++i)
+      names.push_back(name_of(static_cast<SearchObjective>(i)));
     ranking.by.push_back(static_cast<SearchObjective>(parse_word("--by", word, names)));
   }
   ranking.pareto = args.pareto;
@@ -40,8 +39,8 @@ StepRanking ranking_of(const Arguments& args) {
 void add_ranking(CLI::App* sub, Arguments& args) {
   sub->add_option(
          "--by", args.objectives,
-         "step_time (the default), tokens_per_gpu_s, peak_memory, days, price; of several\n"
-         "the first counts most")
+         "step_time (the default), tokens_per_gpu_s, peak_memory, days, price, energy; of\n"
+         "several the first counts most")
       ->delimiter(',')
       ->option_text("NAMES");
   sub->add_flag("--pareto", args.pareto,

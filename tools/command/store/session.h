@@ -65,6 +65,7 @@ class StoreSession {
 
   // For SearchRun and SweepRun; throws Terminated.
   RememberedTrial remember() { return folder_.remember(); }
+  RememberedEnergy remember_energy() { return folder_.remember_energy(); }
   void throw_if_terminated() const;
   // Commits, and says what is left when SIGTERM ended the command.
   void end_early(int64_t done, int64_t total, const std::string& what);

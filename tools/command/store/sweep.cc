@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 
 #include "report/text/steps.h"
 #include "scenarios/search/sweep.h"
@@ -39,6 +40,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
   run.version = build();
+  run.energy = args.energy;
   // Before anybody waits for it in a queue, and before there is a file.
   if (!args.slurm.empty() || !args.store.empty()) const SweepSpace checked(document, options);
   if (wrote_batch_script(args)) return 0;
@@ -46,6 +48,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   std::optional<StoreSession> store;
   if (!args.store.empty()) store.emplace(args, "sweep", run.shard);
   if (store) run.remember = store->remember();
+  if (store) run.remember_energy = store->remember_energy();
   int64_t done = 0, total = 0;
   SweepResult result;
   {
@@ -64,6 +67,13 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
     if (store) store->close();
     noted.reset();
   }
+  const auto ended = [](const SweepPoint& p) {
+    return p.outcome == SweepPoint::Outcome::found && p.row.runs();
+  };
+  if (args.energy && std::ranges::any_of(result.points, ended) &&
+      std::ranges::none_of(result.points,
+                           [](const SweepPoint& p) { return p.row.joules_per_token.has_value(); }))
+    refuse_energy();
   result.name = shown_name(args.file);
   for (const SweepPoint& p : result.points)
     if (p.outcome == SweepPoint::Outcome::found) {
@@ -89,6 +99,8 @@ void add_sweep(CLI::App& app, Arguments& args, Command& chosen) {
       ->option_text("PATH=VALUES");
   sub->add_flag("--zip", args.zip, "the first values of all axes, then the second ones, ...");
   add_many_steps(sub, args);
+  sub->add_flag("--energy", args.energy,
+                "also say what a token of each draws, hosts included; each takes a whole forecast");
   sub->add_flag("--csv", args.csv, "a line for each point, with all columns");
   sub->add_flag("--jsonl", args.json_lines, "the same as JSON Lines");
   add_output(sub, args);
