@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "scenarios/frameworks/importers.h"
 
@@ -171,13 +172,8 @@ void deepspeed_clip(Importing& i) {
               i.a.origin(name, "DeepSpeed's default: gradient_clipping 0"));
 }
 
-constexpr CostArgument kDeepSpeed[] = {
-    {"train_batch_size", "batch.global", As::code(deepspeed_batch)},
-    {"train_micro_batch_size_per_gpu", "batch.micro"},
-    {"gradient_accumulation_steps", "batch.global"},
-    {"tensor_parallel.autotp_size", "parallel.tp"},
-    {"sequence_parallel_size", "parallel.cp"},
-
+// What is sharded and moved to the host.
+constexpr CostArgument kDeepSpeedSharding[] = {
     {"zero_optimization.stage", "parallel.zero",
      As::word("0|1|2|3").otherwise("0", "DeepSpeed's default")},
     {"zero_optimization.overlap_comm", "overlap.dp_grad", As::code(deepspeed_overlap)},
@@ -202,15 +198,23 @@ constexpr CostArgument kDeepSpeed[] = {
     {"zero_optimization.zero_quantized_gradients", "precision", As::left_out("false")},
     {"zero_optimization.zero_quantized_nontrainable_weights", "precision", As::left_out("false")},
     {"zero_optimization.round_robin_gradients", "overlap", As::left_out("false")},
+    {"communication_data_type", "precision.reduce", As::word()},
+    {"data_types.grad_accum_dtype", "precision.grads", As::word()},
+    {"optimizer.type", "optimizer.kind", As::lower()},
+};
+
+constexpr CostArgument kDeepSpeedRun[] = {
+    {"train_batch_size", "batch.global", As::code(deepspeed_batch)},
+    {"train_micro_batch_size_per_gpu", "batch.micro"},
+    {"gradient_accumulation_steps", "batch.global"},
+    {"tensor_parallel.autotp_size", "parallel.tp"},
+    {"sequence_parallel_size", "parallel.cp"},
 
     {"bf16.enabled", "precision.preset", As::code(deepspeed_precision), "bfloat16.enabled"},
     {"fp16.enabled", "precision.preset"},
     {"activation_checkpointing.partition_activations", "recompute.distribute",
      As::code(deepspeed_checkpoints)},
-    {"communication_data_type", "precision.reduce", As::word()},
-    {"data_types.grad_accum_dtype", "precision.grads", As::word()},
     {"gradient_clipping", "optimizer.clip", As::code(deepspeed_clip)},
-    {"optimizer.type", "optimizer.kind", As::lower()},
     {"activation_checkpointing.cpu_checkpointing", "offload", As::left_out("false")},
     {"activation_checkpointing.number_checkpoints", "recompute", As::left_out("null")},
     {"compression_training", "precision", As::left_out("false")},
@@ -218,13 +222,26 @@ constexpr CostArgument kDeepSpeed[] = {
     {"progressive_layer_drop.enabled", "model", As::left_out("false")},
 };
 
+std::span<const CostArgument> deepspeed_arguments() {
+  static const std::vector<CostArgument> kRows = [] {
+    std::vector<CostArgument> rows(std::begin(kDeepSpeedRun), std::end(kDeepSpeedRun));
+    rows.insert(rows.end(), std::begin(kDeepSpeedSharding), std::end(kDeepSpeedSharding));
+    return rows;
+  }();
+  return kRows;
+}
+
 }  // namespace
+
+std::span<const CostArgument> deepspeed_sharding() {
+  return kDeepSpeedSharding;
+}
 
 void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                       ImportCounts& counts) {
   const Value file = read_mapping(in, in.file, "a configuration of DeepSpeed");
   if (in.problems.any()) return;
-  const ArgumentReader reader(kDeepSpeed, "deepspeed", flatten(file), in.problems);
+  const ArgumentReader reader(deepspeed_arguments(), "deepspeed", flatten(file), in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1}, 1,
                            {}, "its configuration has train_batch_size, zero_optimization, ...");

@@ -18,12 +18,13 @@ namespace {
 
 using Importer = void (*)(const ImportSources&, const ImportCluster&, ScenarioDraft&,
                           ImportCounts&);
-constexpr std::array<std::string_view, 10> kKinds{
-    "hf",         "megatron-args", "megatron-log", "bridge",  "nemo",
-    "torchtitan", "deepspeed",     "accelerate",   "axolotl", "nanotron"};
-constexpr std::array<Importer, 10> kImporters{
-    import_hf,         import_megatron_args, import_megatron_log, import_bridge,  import_nemo,
-    import_torchtitan, import_deepspeed,     import_accelerate,   import_axolotl, import_nanotron};
+constexpr std::array<std::string_view, 11> kKinds{
+    "hf",        "megatron-args", "megatron-log", "bridge",   "nemo",    "torchtitan",
+    "deepspeed", "accelerate",    "axolotl",      "nanotron", "gpt-neox"};
+constexpr std::array<Importer, kKinds.size()> kImporters{
+    import_hf,      import_megatron_args, import_megatron_log, import_bridge,
+    import_nemo,    import_torchtitan,    import_deepspeed,    import_accelerate,
+    import_axolotl, import_nanotron,      import_neox};
 
 // Names that files of every model have.
 constexpr std::array<std::string_view, 8> kUsualNames{

@@ -65,6 +65,11 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
                     ImportCounts& counts);
 void import_nanotron(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                      ImportCounts& counts);
+void import_neox(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts);
+
+// Rows of what DeepSpeed shards and moves to the host, which files of its users have too.
+std::span<const CostArgument> deepspeed_sharding();
 
 // An import by a table of rows.
 struct Importing {

@@ -70,10 +70,19 @@ std::string_view kind_of_sections(const Value& v, const Value& model) {
   return layout || sizes || (sections && has_key(model, {"seq_length"})) ? "bridge" : "";
 }
 
+// A model's sizes beside keys that only GPT-NeoX has, which takes '-' for '_'.
+bool is_neox(const Value& v) {
+  return has_key(v, {"num_layers", "num-layers"}) &&
+         has_key(v, {"pipe_parallel_size", "pipe-parallel-size", "output_layer_parallelism",
+                     "output-layer-parallelism", "no_weight_tying", "no-weight-tying",
+                     "gpt_j_residual", "gpt-j-residual", "attention_config", "attention-config"});
+}
+
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
+  if (is_neox(v)) return "gpt-neox";
   if (has_key(v, {"zero_optimization", "train_micro_batch_size_per_gpu", "deepspeed_config"}))
     return "deepspeed";
   if (has_key(v, {"train_batch_size"}) &&

@@ -164,6 +164,7 @@ constexpr const char* kImportFooter =
     "  accelerate     what `accelerate config` writes, with --model config.json\n"
     "  axolotl        its YAML, with --model config.json\n"
     "  nanotron       its YAML\n"
+    "  gpt-neox       its YAML\n"
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
     "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
     "  mamf           what mamf-finder.py prints: its best shapes\n"

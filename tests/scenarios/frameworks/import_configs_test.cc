@@ -19,11 +19,86 @@ using ::testing::HasSubstr;
 using testing::import_failure;
 using testing::import_sample;
 using testing::imported;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::notes;
 using testing::request;
 using testing::unknown;
 using testing::value_of;
+
+// --- gpt-neox ---
+
+std::string neox(const std::string& keys) {
+  return "{\"num_layers\": 4, \"hidden_size\": 768, \"num_attention_heads\": 12, \"seq_length\": "
+         "2048,\n"
+         "\"pipe_parallel_size\": 1, " +
+         keys + "}\n";
+}
+
+TEST(ImportNeox, LayersThatAreNotAttentionAreNamed) {
+  const auto refusal = [](const std::string& keys) {
+    return import_failure("auto", neox(keys)).all.at(0).message;
+  };
+  EXPECT_THAT(refusal("attention_config: [[[\"mamba\"], 4]]"), HasSubstr("the first Mamba"));
+  EXPECT_THAT(refusal("attention_config: [[[\"rwkv\"], 4]]"), HasSubstr("RWKV"));
+  EXPECT_THAT(refusal("attention_config: [[[\"global\", \"local\"], \"all\"]]"),
+              HasSubstr("attention to blocks of keys"));
+  EXPECT_THAT(refusal("attention_config: [[[\"glibal\"], 4]]"), HasSubstr("glibal"));
+  EXPECT_THAT(refusal("train_impl: dpo"), HasSubstr("preferences"));
+  EXPECT_THAT(refusal("moe_num_experts: 8, moe_expert_interval: 2"), HasSubstr("must be 1"));
+  EXPECT_THAT(refusal("norm: scalenorm"), HasSubstr("'norm' must be layernorm"));
+  EXPECT_THAT(refusal("pos_emb: spiral"), HasSubstr("pos_emb"));
+}
+
+TEST(ImportNeox, ItsDefaultsAreThoseOfItsCode) {
+  const ImportedRun run = imported("auto", neox(""));
+  EXPECT_EQ(value_of(run, "model.intermediate_size"), "3072");
+  EXPECT_EQ(value_of(run, "model.tie_word_embeddings"), "true");
+  EXPECT_EQ(value_of(run, "model.position_embedding_type"), "learned");
+  EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
+  EXPECT_EQ(value_of(run, "model.vocab_size"), "50257");
+  EXPECT_EQ(value_of(run, "precision.preset"), "fp32");
+  EXPECT_EQ(value_of(run, "recompute.granularity"), "");
+  EXPECT_EQ(value_of(run, "optimizer.clip"), "true");
+  EXPECT_THAT(notes(run), HasSubstr("8 GPUs are assumed"));
+  EXPECT_THAT(unknown(run), IsEmpty());
+}
+
+TEST(ImportNeox, GatedMlpsHaveTwoThirdsOfTheWidthAndTheOlderKindAllOfIt) {
+  const ImportedRun now = imported("auto", neox("activation: swiglu, intermediate_size: 3000"));
+  EXPECT_EQ(value_of(now, "model.intermediate_size"), "1000");
+  EXPECT_EQ(value_of(now, "model.gated_mlp"), "true");
+  EXPECT_EQ(value_of(now, "model.mlp_bias"), "true");
+  const ImportedRun older =
+      imported("auto", neox("activation: silu, mlp_type: llama, intermediate_size: 3000"));
+  EXPECT_EQ(value_of(older, "model.intermediate_size"), "3072");  // in multiples of 256
+  EXPECT_EQ(value_of(older, "model.mlp_bias"), "false");
+  const ImportedRun usual = imported("auto", neox("activation: silu, mlp_type: llama"));
+  EXPECT_EQ(value_of(usual, "model.intermediate_size"), "2048");
+}
+
+TEST(ImportNeox, TheBatchSaysHowManyReplicasThereAre) {
+  const ImportedRun run =
+      imported("auto", neox("model_parallel_size: 2, train_batch_size: 64, "
+                            "train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 2"));
+  EXPECT_EQ(run.gpus, 16);
+  EXPECT_EQ(value_of(run, "batch.global"), "64");
+  EXPECT_EQ(imported("auto", neox("global_num_gpus: 24")).gpus, 24);
+  EXPECT_EQ(import_failure("auto", neox("global_num_gpus: 99999999999")).codes, "E331");
+  EXPECT_EQ(
+      import_failure("auto", neox("model_parallel_size: 10000000, train_micro_batch_size_per_gpu: "
+                                  "4, gradient_accumulation_steps: 9999999"))
+          .codes,
+      "E332");
+}
+
+TEST(ImportNeox, WidthsThatCannotBeAreRefusedWithTheirPlace) {
+  EXPECT_EQ(import_failure("gpt-neox", neox("intermediate_size: 99999999999")).codes, "E331");
+  EXPECT_EQ(import_failure("gpt-neox", neox("expansion_factor: -1")).codes, "E331");
+  EXPECT_EQ(import_failure("gpt-neox", neox("mlp_multiple_of: 0")).codes, "E331");
+  EXPECT_EQ(import_failure("gpt-neox", "{save: x}").codes, "E330");
+  EXPECT_EQ(import_failure("gpt-neox", "[1, 2]").codes, "E330");
+}
 
 // --- nemo ---
 

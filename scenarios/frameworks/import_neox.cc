@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// import_neox: GPT-NeoX's YAML, whose keys are Megatron's for the model and DeepSpeed's for the
+// run.
+//
+// Names and defaults: megatron/neox_arguments/ of https://github.com/EleutherAI/gpt-neox; the
+// shapes: megatron/model/transformer.py, moe_mlp.py and tokenizer/tokenizer.py.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "scenarios/frameworks/importers.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kMostOfNeox = 10'000'000;  // GPUs, sequences of a step
+constexpr int64_t kWidestOfNeox = int64_t{1} << 30;
+
+int64_t neox_size(const Importing& i, const char* name, int64_t fallback) {
+  if (!i.a.given(name)) return fallback;
+  const std::optional<int64_t> n = i.a.whole(name);
+  if (!n || (*n >= 1 && *n <= kMostOfNeox)) return n.value_or(fallback);
+  i.a.refuse(name, fmt::format("must be from 1 to {}", kMostOfNeox));
+  return fallback;
+}
+
+int64_t neox_tp(const Importing& i) {
+  return neox_size(i, "model_parallel_size", 1);
+}
+
+// 0: a plain module instead of a pipeline of one stage.
+int64_t neox_pp(const Importing& i) {
+  const char* name = "pipe_parallel_size";
+  return i.a.whole(name, 0) == 0 ? 1 : neox_size(i, name, 1);
+}
+
+// --- model
+
+// Every word in a list of lists: the kinds of layers in [[["flash", "local"], 12]].
+void words_in(const Value& v, std::vector<const Value*>& words) {
+  if (v.is_scalar()) words.push_back(&v);
+  for (const Value& item : v.items) words_in(item, words);
+}
+
+struct NeoxLayer {
+  std::string_view word, part;  // part: what is missing; empty: attention to all
+};
+constexpr NeoxLayer kNeoxLayers[] = {
+    {"global", ""},
+    {"flash", ""},
+    {"local", "attention to blocks of keys"},
+    {"sparse_fixed", "attention to blocks of keys"},
+    {"sparse_variable", "attention to blocks of keys"},
+    {"bigbird", "attention to blocks of keys"},
+    {"bslongformer", "attention to blocks of keys"},
+    {"gmlp", "gated MLPs instead of attention (gMLP)"},
+    {"amlp", "gated MLPs beside attention (aMLP)"},
+    {"mamba", "state-space layers of the first Mamba"},
+    {"rwkv", "recurrent layers of RWKV"},
+};
+
+void neox_parts(Importing& i) {
+  const auto refuse = [&](const char* name, std::string_view part, std::string_view word) {
+    i.a.problems().add("E130", fmt::format("not supported yet: {} ({} {})", part, name, word),
+                       i.a.mark(name), 1, {}, "what is forecast trains a decoder on one loss");
+  };
+  if (const std::string train = i.a.word("train_impl", "normal"); train != "normal")
+    refuse("train_impl", "training by preferences or rewards", train);
+  const char* name = "attention_config";
+  if (!i.a.given(name)) return;
+  std::vector<const Value*> words;
+  words_in(*i.a.value(name), words);
+  bool flash = false, unfused = false;
+  for (const Value* w : words) {
+    if (w->text == "all" || python_whole(w->text)) continue;
+    const auto* const known = std::ranges::find(kNeoxLayers, w->text, &NeoxLayer::word);
+    if (known == std::end(kNeoxLayers))
+      return i.a.refuse(name, "has a kind of layers that is not known: " + w->text,
+                        "known: global, flash, local, sparse_fixed, ..., gmlp, amlp, mamba, rwkv");
+    if (!known->part.empty()) return refuse(name, known->part, w->text);
+    flash = flash || w->text == "flash";
+    unfused = unfused || w->text == "global";
+  }
+  if (flash && unfused)
+    i.draft.note(fmt::format("{}: all layers are taken for the fused kind", i.a.why(name)));
+  i.draft.set_text("kernels.attention", flash ? "flash" : "unfused", i.a.origin(name));
+}
+
+// Width of the MLP as ParallelMLP has it: 4 times the model's unless stated.  Gated ones have 2/3
+// of it in both up projections together.  Until August 2024 they were those of `mlp_type: llama`,
+// as wide as stated, else 8/3 of the model's in multiples, and without biases (LLaMAParallelMLP).
+void neox_mlp(Importing& i) {
+  if (i.in.problems.any()) return;
+  constexpr int64_t kUnit = 256;  // of experts and of the older class
+  const int64_t hidden = i.a.whole("hidden_size", 0);
+  const bool older = i.a.word("mlp_type") == "llama";
+  const bool experts = i.a.whole("moe_num_experts", 1) > 1;
+  const std::string activation = i.a.word("activation", "gelu");
+  const bool gated =
+      older || activation == "geglu" || activation == "reglu" || activation == "swiglu";
+  const int64_t unit = i.a.whole("mlp_multiple_of",
+                                 older || (experts && !i.a.given("intermediate_size")) ? kUnit : 1);
+  // Experts and the older class begin with the width of one side.
+  const bool of_one_side = older || experts;
+  int64_t width = gated && of_one_side ? 2 * hidden * 4 / 3 : 4 * hidden;
+  Origin why = gated && of_one_side ? "GPT-NeoX's default: 8/3 of hidden_size, in multiples"
+                                    : "GPT-NeoX's default: 4 times hidden_size";
+  if (i.a.given("intermediate_size")) {
+    width = i.a.whole("intermediate_size", 0);
+    why = i.a.origin("intermediate_size");
+  } else if (i.a.given("expansion_factor") && !of_one_side) {
+    const double factor = i.a.real("expansion_factor").value_or(4);
+    if (!(factor > 0 && factor < 1024)) return i.a.refuse("expansion_factor", "must be above 0");
+    width = static_cast<int64_t>(factor * static_cast<double>(hidden));
+    why = i.a.origin("expansion_factor");
+  }
+  if (width < 1 || width > kWidestOfNeox || unit < 1 || unit > kWidestOfNeox)
+    return i.a.refuse(i.a.given("intermediate_size") ? "intermediate_size" : "mlp_multiple_of",
+                      "must be from 1 to 2^30");
+  if (gated && !of_one_side) {
+    width = width * 2 / 3 / 2;
+    why.text += ", of which gated MLPs have a third on either side";
+  }
+  i.draft.set("model.gated_mlp", gated,
+              i.a.origin(older ? "mlp_type" : "activation", "GPT-NeoX's default"));
+  i.draft.set("model.mlp_bias", !of_one_side && i.a.flag("use_bias_in_mlp", true),
+              of_one_side ? Origin("this kind of MLP has none")
+                          : i.a.origin("use_bias_in_mlp", "GPT-NeoX's default"));
+  i.draft.set(experts ? "model.moe_intermediate_size" : "model.intermediate_size",
+              (width + unit - 1) / unit * unit, why);
+}
+
+void neox_experts(Importing& i) {
+  if (i.a.whole("moe_num_experts", 1) < 2) return;
+  i.draft.set("model.num_experts", i.a.whole("moe_num_experts", 1), i.a.origin("moe_num_experts"));
+  i.draft.set("model.num_experts_per_tok", i.a.whole("moe_top_k", 1),
+              i.a.origin("moe_top_k", "GPT-NeoX's default"));
+  if (i.a.whole("moe_expert_interval", 1) != 1)
+    i.a.refuse("moe_expert_interval", "must be 1: no other has been seen");
+  // Experts are split over the ranks of tensor parallelism (moe.py), each whole.
+  const int64_t tp = neox_tp(i);
+  if (tp > 1) {
+    i.draft.set("parallel.ep", tp, i.a.origin("model_parallel_size"));
+    i.draft.set("parallel.etp", int64_t{1}, "experts are whole on their rank");
+  }
+}
+
+// Tokens of the tokenizers that the project publishes models with.
+void neox_vocabulary(Importing& i) {
+  const int64_t unit = i.a.whole("make_vocab_size_divisible_by", 128);
+  if (unit < 1 || unit > kMostOfNeox)
+    return i.a.refuse("make_vocab_size_divisible_by", "must be from 1 to 10,000,000");
+  if (unit != 128)
+    i.draft.set("parallel.vocab_multiple", unit, i.a.origin("make_vocab_size_divisible_by"));
+  if (i.a.given("padded_vocab_size"))
+    return i.draft.set("model.vocab_size", i.a.whole("padded_vocab_size", 1),
+                       i.a.origin("padded_vocab_size"));
+  // Tokens of EleutherAI's tokenizer: with them Pythia's vocabularies are 50304, 50432 and 50688
+  // rows for 1, 2 and 4 ranks, as its config.json files have it.
+  constexpr int64_t kOfNeox = 50277, kOfGpt2 = 50257, kOfLlama = 32000;
+  const std::string type = i.a.word("tokenizer_type", "GPT2BPETokenizer");
+  const std::string file = i.a.word("vocab_file");
+  const auto of = [&](int64_t tokens, const char* by) {
+    i.draft.set("model.vocab_size", tokens, i.a.origin(by, "GPT-NeoX's default: GPT-2's"));
+  };
+  if (file.find("20B_tokenizer") != std::string::npos) return of(kOfNeox, "vocab_file");
+  if (type == "GPT2BPETokenizer" || type == "HFGPT2Tokenizer") return of(kOfGpt2, "tokenizer_type");
+  i.draft.assume("model.vocab_size", fmt::format("{}", type == "SPMTokenizer" ? kOfLlama : kOfNeox),
+                 fmt::format("{} does not say how many tokens there are, {} has as many; "
+                             "-s model.vocab_size=N states it",
+                             i.a.why("tokenizer_type"),
+                             type == "SPMTokenizer" ? "Llama 2's" : "GPT-NeoX's own tokenizer"));
+}
+
+void neox_attention_bias(Importing& i) {
+  const char* name = "use_bias_in_attn_linear";
+  i.draft.set("model.attention_bias", i.a.flag(name, true), i.a.origin(name, "GPT-NeoX's default"));
+}
+
+void neox_positions(Importing& i) {
+  const char* name = "pos_emb";
+  const std::string kind = i.a.word(name, "learned");
+  struct Word {
+    std::string_view theirs, ours;
+  };
+  constexpr std::array<Word, 6> kWords{{{"learned", "learned"},
+                                        {"rotary", "rotary"},
+                                        {"sinusoidal", "none"},
+                                        {"alibi", "alibi"},
+                                        {"none", "none"},
+                                        {"rpe", "relative"}}};
+  const auto* const known = std::ranges::find(kWords, kind, &Word::theirs);
+  if (known == kWords.end())
+    return i.a.refuse(name, "is not known here",
+                      "known: learned, rotary, sinusoidal, alibi, rpe and none");
+  i.draft.set_text("model.position_embedding_type", known->ours,
+                   i.a.origin(name, "GPT-NeoX's default"));
+  if (kind == "rpe")
+    i.draft.set("model.relative_attention_num_buckets", i.a.whole("rpe_num_buckets", 32),
+                i.a.origin("rpe_num_buckets", "GPT-NeoX's default"));
+  const char* most =
+      i.a.given("max_position_embeddings") ? "max_position_embeddings" : "seq_length";
+  if (i.a.given(most))
+    i.draft.set("model.max_position_embeddings",
+                i.a.whole(most, 1) + (kind == "learned" ? i.a.whole("opt_pos_emb_offset", 0) : 0),
+                i.a.origin(most));
+}
+
+// --- run
+
+void neox_batch(Importing& i) {
+  const int64_t tp = neox_tp(i), pp = neox_pp(i);
+  const int64_t micro = neox_size(i, "train_micro_batch_size_per_gpu", 1);
+  const int64_t steps = neox_size(i, "gradient_accumulation_steps", 1);
+  const int64_t global = neox_size(i, "train_batch_size", 0);
+  const char* all = i.a.given("global_num_gpus") ? "global_num_gpus" : "world_size";
+  const int64_t gpus = neox_size(i, all, 0);
+  if (i.in.problems.any()) return;
+  if (tp > kMostOfNeox / pp || micro > kMostOfNeox / steps)
+    return i.in.problems.add("E332", "the sizes of this file make no job of a sensible size",
+                             i.a.mark("model_parallel_size"), 1, {},
+                             "at most 10,000,000 GPUs and sequences of a step");
+  constexpr int64_t kUsual = 8;
+  int64_t dp = std::max<int64_t>(1, kUsual / (tp * pp));
+  Origin why = "the file does not say how many GPUs there are";
+  if (gpus > 0) {
+    dp = std::max<int64_t>(1, gpus / (tp * pp));
+    why = i.a.origin(all);
+  } else if (global > 0 && i.a.given("train_micro_batch_size_per_gpu")) {
+    dp = std::max<int64_t>(1, global / (micro * steps));
+    why = {"train_batch_size = micro batch x accumulation x replicas",
+           i.a.mark("train_batch_size")};
+  } else {
+    i.draft.note(fmt::format("cluster.nodes: {} GPUs are assumed: {}; -s cluster.nodes=N",
+                             dp * tp * pp, why.text));
+  }
+  if (dp > kMostOfNeox / (tp * pp) || dp > kMostOfNeox / (micro * steps))
+    return i.a.refuse(gpus > 0 ? all : "train_batch_size", "is too large");
+  draft_cluster(i.cluster, dp * tp * pp, why, i.draft);
+  i.draft.set("parallel.tp", tp, i.a.origin("model_parallel_size"));
+  i.draft.set("parallel.pp", pp, i.a.origin("pipe_parallel_size"));
+  i.draft.set("batch.micro", micro, i.a.origin("train_micro_batch_size_per_gpu"));
+  i.draft.set("batch.global", global > 0 ? global : micro * steps * dp,
+              global > 0 ? i.a.origin("train_batch_size")
+                         : Origin("micro batch x accumulation x replicas"));
+}
+
+void neox_precision(Importing& i) {
+  const std::string stated = i.a.word("precision");
+  const bool bf16 = stated == "bfloat16" || i.a.flag("bf16.enabled") ||
+                    (i.a.flag("fp16.enabled") && i.a.word("fp16.type") == "bfloat16");
+  const bool fp16 = stated == "fp16" || i.a.flag("fp16.enabled") || i.a.flag("fp16.fp16");
+  const char* by = !stated.empty()            ? "precision"
+                   : i.a.flag("bf16.enabled") ? "bf16.enabled"
+                   : bf16                     ? "fp16.type"
+                   : i.a.flag("fp16.fp16")    ? "fp16.fp16"
+                                              : "fp16.enabled";
+  i.draft.set_text("precision.preset",
+                   bf16   ? "bf16-mixed"
+                   : fp16 ? "fp16-mixed"
+                          : "fp32",
+                   i.a.origin(by, "neither fp16 nor bf16 is enabled"));
+  if (i.a.flag("fp32_allreduce"))
+    i.draft.set_text("precision.reduce", "fp32", i.a.origin("fp32_allreduce"));
+}
+
+void neox_recompute(Importing& i) {
+  if (!i.a.flag("checkpoint_activations")) return;
+  i.draft.set_text("recompute.granularity", "full", i.a.origin("checkpoint_activations"));
+  if (i.a.given("checkpoint_num_layers"))
+    i.draft.set("recompute.layers", i.a.whole("checkpoint_num_layers", 1),
+                i.a.origin("checkpoint_num_layers"));
+  if (i.a.flag("partition_activations") && neox_tp(i) > 1)
+    i.draft.set("recompute.distribute", true, i.a.origin("partition_activations"));
+}
+
+// Layers are what is counted, unless a stage is to have as many parameters as another.
+void neox_partition(Importing& i) {
+  const char* name = "pipe_partition_method";
+  const std::string method = i.a.word(name, "uniform");
+  if (method != "uniform" && !method.starts_with("type:")) i.draft.left_out(i.a.why(name));
+}
+
+void neox_clip(Importing& i) {
+  const char* name = "gradient_clipping";
+  i.draft.set("optimizer.clip", !i.a.given(name) || i.a.real(name).value_or(0) > 0,
+              i.a.origin(name, "GPT-NeoX's default: 1"));
+}
+
+void neox_dropout(Importing& i) {
+  for (const auto& [name, path] : {std::pair{"attention_dropout", "kernels.dropout.attention"},
+                                   std::pair{"hidden_dropout", "kernels.dropout.hidden"}})
+    if (i.a.real(name)) i.draft.set(path, i.a.word(name), i.a.origin(name));
+}
+
+void neox_norm_kernel(Importing& i) {
+  const bool rms = i.a.word("norm").ends_with("rmsnorm");
+  if (rms && !i.a.word("norm").starts_with("te_"))
+    i.draft.set("kernels.fused_norm", i.a.flag("rmsnorm_fusion"),
+                i.a.origin("rmsnorm_fusion", "GPT-NeoX's default"));
+}
+
+constexpr std::string_view kOfNeoxItself = "GPT-NeoX's default";
+
+constexpr CostArgument kNeox[] = {
+    {"train_impl", "model", As::code(neox_parts)},
+    {"attention_config", "model"},
+    {"num_layers", "model.num_hidden_layers", As::size_to(100'000).needed()},
+    {"hidden_size", "model.hidden_size", As::size_to(kWidestOfNeox / 8).needed()},
+    {"num_attention_heads", "model.num_attention_heads", As::size_to(65'536).needed()},
+    {"num_kv_heads", "model.num_key_value_heads", As::size_to(65'536)},
+    {"intermediate_size", "model.intermediate_size", As::code(neox_mlp)},
+    {"expansion_factor", "model.intermediate_size"},
+    {"mlp_multiple_of", "model.intermediate_size"},
+    {"activation", "model.hidden_act",
+     As::word("gelu|relu|silu|swish|geglu=gelu|reglu=relu|swiglu=silu")
+         .otherwise("gelu", kOfNeoxItself)},
+    {"norm", "model.normalization",
+     As::word("layernorm=layer_norm|te_layernorm=layer_norm|rmsnorm=rms_norm|te_rmsnorm=rms_norm")
+         .otherwise("layernorm", kOfNeoxItself)},
+    {"use_bias_in_norms", "model.norm_bias", As::flag()},
+    {"use_bias_in_attn_linear", "model.attention_bias", As::code(neox_attention_bias)},
+    {"use_bias_in_mlp", "model.mlp_bias"},
+    {"mlp_type", "model.gated_mlp"},
+    {"no_weight_tying", "model.tie_word_embeddings",
+     As::flag("true=false|false=true").otherwise("false", kOfNeoxItself)},
+    {"gpt_j_residual", "model.parallel_attn", As::flag()},
+    {"gpt_j_tied", "model.shared_input_norm", As::flag()},
+    {"sliding_window_width", "model.sliding_window", As::whole()},
+    {"pos_emb", "model.position_embedding_type", As::code(neox_positions)},
+    {"rpe_num_buckets", "model.relative_attention_num_buckets"},
+    {"max_position_embeddings", "model.max_position_embeddings"},
+    {"opt_pos_emb_offset", "model.max_position_embeddings"},
+    {"tokenizer_type", "model.vocab_size", As::code(neox_vocabulary)},
+    {"vocab_file", "model.vocab_size"},
+    {"padded_vocab_size", "model.vocab_size"},
+    {"make_vocab_size_divisible_by", "parallel.vocab_multiple"},
+    {"moe_num_experts", "model.num_experts", As::code(neox_experts)},
+    {"moe_top_k", "model.num_experts_per_tok"},
+    {"moe_expert_interval", "model.num_experts"},
+
+    {"model_parallel_size", "parallel.tp", As::code(neox_batch)},
+    {"pipe_parallel_size", "parallel.pp"},
+    {"train_batch_size", "batch.global"},
+    {"train_micro_batch_size_per_gpu", "batch.micro"},
+    {"gradient_accumulation_steps", "batch.global"},
+    {"global_num_gpus", "cluster.nodes"},
+    {"world_size", "cluster.nodes"},
+    {"seq_length", "batch.seq", As::whole().needed()},
+    {"sequence_parallel", "parallel.sp",
+     As::flag().otherwise("false", kOfNeoxItself).with("model_parallel_size")},
+
+    {"precision", "precision.preset", As::code(neox_precision)},
+    {"fp16.enabled", "precision.preset"},
+    {"fp16.fp16", "precision.preset"},
+    {"fp16.type", "precision.preset"},
+    {"bf16.enabled", "precision.preset", As::input(), "bf16.bf16|bfloat16.enabled"},
+    {"fp32_allreduce", "precision.reduce"},
+    {"checkpoint_activations", "recompute.granularity", As::code(neox_recompute)},
+    {"checkpoint_num_layers", "recompute.layers"},
+    {"partition_activations", "recompute.distribute"},
+    {"gradient_clipping", "optimizer.clip", As::code(neox_clip)},
+    {"attention_dropout", "kernels.dropout.attention", As::code(neox_dropout)},
+    {"hidden_dropout", "kernels.dropout.hidden"},
+    {"scaled_upper_triang_masked_softmax_fusion", "kernels.fused_softmax",
+     As::flag().otherwise("false", kOfNeoxItself)},
+    {"attention_softmax_in_fp32", "kernels.softmax_fp32", As::flag()},
+    {"bias_gelu_fusion", "kernels.fused_activation", As::flag().otherwise("false", kOfNeoxItself)},
+    {"bias_dropout_fusion", "kernels.fused_bias_dropout_add",
+     As::flag().otherwise("false", kOfNeoxItself)},
+    {"rope_fusion", "kernels.fused_rotary", As::flag().otherwise("false", kOfNeoxItself)},
+    {"rmsnorm_fusion", "kernels.fused_norm", As::code(neox_norm_kernel)},
+    {"use_bnb_optimizer", "optimizer", As::left_out("false")},
+    {"use_qk_layernorm", "model.use_qk_norm", As::left_out("false")},
+    {"num_unique_layers", "model.num_hidden_layers", As::left_out("null")},
+    {"soft_prompt_tuning", "model", As::left_out("null")},
+    {"checkpoint_in_cpu", "offload", As::left_out("false")},
+    {"pipe_partition_method", "parallel.layout", As::code(neox_partition)},
+    {"te_columnparallel", "kernels", As::left_out("false")},
+    {"te_rowparallel", "kernels", As::left_out("false")},
+    {"te_layernorm_mlp", "kernels", As::left_out("false")},
+    {"te_mha", "kernels", As::left_out("false")},
+    {"te_fp8_mha", "kernels", As::left_out("false")},
+};
+
+// The rows of the model and those that DeepSpeed's own files have.
+std::span<const CostArgument> neox_arguments() {
+  static const std::vector<CostArgument> kRows = [] {
+    std::vector<CostArgument> rows(std::begin(kNeox), std::end(kNeox));
+    const std::span<const CostArgument> sharding = deepspeed_sharding();
+    rows.insert(rows.end(), sharding.begin(), sharding.end());
+    return rows;
+  }();
+  return kRows;
+}
+
+}  // namespace
+
+void import_neox(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                 ImportCounts& counts) {
+  const Value file = read_mapping(in, in.file, "a configuration of GPT-NeoX");
+  if (in.problems.any()) return;
+  const ArgumentReader reader(neox_arguments(), "neox", flatten(file), in.problems);
+  if (!reader.given("num_layers") && !reader.given("hidden_size"))
+    return in.problems.add("E330", "this file does not say the sizes of a model", {in.file, 1, 1},
+                           1, {},
+                           "GPT-NeoX takes several files; the one with num_layers has the model");
+  counts.add(reader);
+  draft.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
+  draft.set_text("software", "megatron-deepspeed-2022",
+                 "the nearest fork of Megatron-LM with DeepSpeed's pipeline");
+  Importing importing{reader, in, cluster, draft};
+  draft_rows(importing);
+}
+
+}  // namespace stepcast
