@@ -433,11 +433,14 @@ bool Engine::meets(const Place& at, const ThreadInstruction& in, const Occurrenc
   const uint32_t item = program_.roles[at.block.role].items[at.th.list][at.th.at];
   const uint32_t segment = program_.roles[at.block.role].segment[item];
   const bool compute_waits = undisturbed_->meeting(at.id).compute_waits;
-  int64_t host = kUnknown, over = -1;
+  int64_t first_host = INT64_MAX, host = kUnknown, over = -1;
+  bool have_started = true;
   for (const uint32_t lane : lanes) {
     Block& block = blocks_[at.block.role * width_ + lane];
     Rank& rank = ranks_[at.block.role * width_ + lane];
+    first_host = std::min(first_host, block.host[segment]);
     host = std::max(host, block.host[segment]);
+    have_started = have_started && first_start_[at.block.role * width_ + lane] != kUnknown;
     if (!waits_for_meeting(block, item, in)) return false;
     const int64_t ended = block.time[kCompute];
     if (compute_waits ? ended > begin : ended != begin || begin <= now_ || !rank.exact)
@@ -448,9 +451,12 @@ bool Engine::meets(const Place& at, const ThreadInstruction& in, const Occurrenc
     if (lane != lanes.front() && more != over) return false;
     over = static_cast<int64_t>(more);
   }
+  const int64_t before = at.launched - begin;
   const LonePassEnd* const rest =
-      undisturbed_->after_meeting(at.id, host + at.launched - begin, over);
+      undisturbed_->after_meeting(at.id, first_host + before, host + before, over);
   if (rest == nullptr) return false;
+  // Whose host came earlier may start earlier.
+  if (rest->launch_mattered && first_host < host && !have_started) return false;
   ++passes_at_once_;
   for (const uint32_t lane : lanes) {
     Block& block = blocks_[at.block.role * width_ + lane];

@@ -87,7 +87,8 @@ class EqualRanks {
     return result();
   }
 
-  LonePassEnd run_lone_pass(const LonePassBegin& begin) {
+  LonePassEnd run_lone_pass(const LonePassBegin& begin, uint32_t aligned) {
+    aligned_ = aligned;
     Role& role = roles_.front();
     role.host.front() = begin.host;
     role.exact = begin.over >= 0;
@@ -99,6 +100,7 @@ class EqualRanks {
     end.first_start = role.first_start;
     end.collectives = shared_ops_;
     end.launch_mattered = role.launch_mattered;
+    end.host_forgotten = role.launch_mattered && role.last_late < last_aligned_;
     return end;
   }
 
@@ -438,8 +440,14 @@ class EqualRanks {
   // Than it is launched.
   static int64_t no_earlier(Role& role, int64_t time, int64_t launched) {
     if (launched <= time) return time;
-    role.launch_mattered = true;
+    note_late(role, launched);
     return launched;
+  }
+
+  // The launch of an op that begins at `time` may have been what it waited for.
+  static void note_late(Role& role, int64_t time) {
+    role.launch_mattered = true;
+    role.last_late = std::max(role.last_late, time);
   }
 
   static void know_host(Role& role, uint32_t segment, int64_t time) {
@@ -560,9 +568,9 @@ class EqualRanks {
       time += in.ps * kNominal;
       return;
     }
-    role.launch_mattered = true;
     for (uint32_t i = 0; i < in.count; ++i)
       time = std::max(time, launched + ops[i].launched) + ops[i].ps * kNominal;
+    note_late(role, time);
   }
 
   bool run_collective(uint32_t r, Role& role, Walker& w, const ThreadInstruction& in,
@@ -574,6 +582,7 @@ class EqualRanks {
       w.state = 1;
       note_launch(role, time, launched, pass.ops[in.first].launched);
       decide(f, in.work, ready);
+      if (pass.ops[in.first].index < aligned_) last_aligned_ = ready;
       if (in.start_slot >= 0) mark(role, visit, in.stream, in.start_slot, ready);
     }
     Flight& flight = flights_[f];
@@ -642,7 +651,7 @@ class EqualRanks {
     const ThreadOp* const ops = &pass.ops[in.first];
     const auto launched = [&](uint32_t i) { return pass_launched + ops[i].launched; };
     const bool goes_on = role.exact && time == now_ && launched(w.ops) < now_;
-    if (launched(w.ops) >= now_) role.launch_mattered = true;
+    if (launched(w.ops) >= now_) note_late(role, now_);
     const Units over = goes_on ? role.over : 0;
     const int64_t late = std::max(ops[w.ops].launched, w.ops == 0 ? in.late : INT64_MIN);
     note_launch(role, start, pass_launched, late);
@@ -660,7 +669,7 @@ class EqualRanks {
       ps = in.ps;
       w.ops = in.count;
     } else {
-      role.launch_mattered = true;
+      note_late(role, now_);
       ps = ops[w.ops++].ps;
       for (; w.ops < in.count && launched(w.ops) < before; ++w.ops) ps += ops[w.ops].ps;
     }
@@ -699,7 +708,7 @@ class EqualRanks {
       }
       if (in.code != ThreadCode::compute || in.start_slot >= 0) break;
       if (launched + std::max(pass.ops[in.first].launched, in.late) >= now) {
-        role.launch_mattered = true;
+        note_late(role, now);
         break;
       }
       more += in.ps;
@@ -1137,6 +1146,8 @@ class EqualRanks {
   std::vector<uint32_t> ready_, dirty_, dirty_flights_;
   int64_t now_ = 0;
   int64_t shared_ops_ = 0;
+  uint32_t aligned_ = 0;              // as of run_lone_pass()
+  int64_t last_aligned_ = INT64_MIN;  // begin of the last collective of those ops
   std::optional<Periods> periods_;
   bool quiet_ = true;  // roles go on by themselves where they can
   // What is learnt of quiet stretches, by roles that share it, pass and pc.
@@ -1168,9 +1179,10 @@ ContentionResult run_equal_ranks(const OpGraph& graph, const Prices& prices,
 }
 
 LonePassEnd run_lone_pass(const OpGraph& graph, const Prices& prices, const LonePassBegin& begin,
-                          int64_t slow_compute, int64_t slow_communication, bool merge) {
+                          int64_t slow_compute, int64_t slow_communication, bool merge,
+                          uint32_t aligned) {
   return equal::EqualRanks(graph, prices, 1, slow_compute, slow_communication, merge, false)
-      .run_lone_pass(begin);
+      .run_lone_pass(begin, aligned);
 }
 
 }  // namespace stepcast::contention

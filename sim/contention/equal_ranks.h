@@ -39,10 +39,15 @@ struct LonePassEnd {
   // Whether some op waited for its launch, or might have.  If not, all is the same where the host
   // comes earlier.
   bool launch_mattered = false;
+  // If so, before the last one of the `aligned` collectives alone.
+  bool host_forgotten = false;
 };
 
-// REQUIRES: one role, whose only item is a pass; factors as above.  Throws as run_contended().
+// `aligned`: ops of the pass from the first on up to where compute and collectives are never on at
+// one time.  REQUIRES: one role, whose only item is a pass; factors as above.  Throws as
+// run_contended().
 LonePassEnd run_lone_pass(const OpGraph& graph, const Prices& prices, const LonePassBegin& begin,
-                          int64_t slow_compute, int64_t slow_communication, bool merge);
+                          int64_t slow_compute, int64_t slow_communication, bool merge,
+                          uint32_t aligned = 0);
 
 }  // namespace stepcast::contention

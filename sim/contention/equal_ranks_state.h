@@ -136,6 +136,7 @@ struct Role {
   std::vector<EventRecord> records;
   int64_t first_start = kNotYet;  // of compute
   bool launch_mattered = false;   // some was late since periods were last looked at
+  int64_t last_late = kNotYet;    // begin of the last op of which the launch may have been late
 
   // Compute.
   Units left = 0, over = 0;         // of the chain that runs; progress beyond the end

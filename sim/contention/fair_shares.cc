@@ -209,6 +209,12 @@ namespace {
 // costs no more than a small multiple of filling everything in reach once.
 constexpr int kPatience = 8;
 
+// Of a flow with more links than this not all that may be full are filled.
+constexpr size_t kFewLinks = 16;
+
+// Sums of what flows take of faster links (70 TB/s) might overflow.
+constexpr int64_t kSummed = int64_t{1} << 46;
+
 }  // namespace
 
 FlowShares::FlowShares(const std::vector<int64_t>& capacity)
@@ -265,8 +271,12 @@ void FlowShares::for_bound(const Flow& flow, const F& f) const {
 
 void FlowShares::bind_members(uint32_t link) {
   const bool on = links_[link].binds();
-  for (size_t m = 0; m < links_[link].members.size(); ++m)
-    bind(Member(links_[link].members[m]), on);
+  Room taken = 0;
+  for (const Member m : links_[link].members) {
+    bind(m, on);
+    taken += flows_[m.flow].share * flows_[m.flow].uses[m.use].load;
+  }
+  bindings_[link].taken = taken;
 }
 
 // Its flows may go faster now, though the link may no longer show that it held them back.
@@ -335,9 +345,11 @@ void FlowShares::leave(uint32_t flow) {
     }
     link.demand -= demand_of(f.limit, use.load);
     if (!did) continue;
+    bindings_[use.link].taken -= f.share * use.load;
     relieve(use.link);
     if (!link.binds()) bind_members(use.link);
   }
+  set_held_by(f, Filling::kNoLink);
   f.uses.clear();
   f.changed = false;
 }
@@ -357,11 +369,15 @@ std::span<const uint32_t> FlowShares::solve() {
 }
 
 void FlowShares::solve_around_flow(uint32_t flow) {
-  const Flow& f = flows_[flow];
+  Flow& f = flows_[flow];
   if (f.bound == 0 && std::ranges::count(f.more_bound, 0U) == std::ssize(f.more_bound)) {
     ++solves_;
     ++solved_flows_;
-    return set_share(flow, f.limit, Filling::kNoLink);
+    f.changed = false;
+    set_held_by(f, Filling::kNoLink);
+    if (f.share != f.limit) moved_.push_back(flow);
+    f.share = f.limit;
+    return;
   }
   begin_problem();
   number_of(flow);
@@ -371,6 +387,7 @@ void FlowShares::solve_around_flow(uint32_t flow) {
 // No flow on the link has changed, but there is more room; perhaps it no longer binds.
 void FlowShares::solve_around_link(uint32_t link) {
   bindings_[link].relieved = false;
+  if (bindings_[link].held == 0) return;
   begin_problem();
   for (const Member& m : links_[link].members) {
     Flow& f = flows_[m.flow];
@@ -394,7 +411,7 @@ uint32_t FlowShares::number_of(uint32_t flow) {
   if (f.seen == problem_) return f.number;
   f.seen = problem_;
   f.number = filling_.add_flow(f.share);
-  parts_.push_back({flow});
+  parts_.push_back({.flow = flow, .before = f.share});
   if (f.changed) free(f.number);
   return f.number;
 }
@@ -417,15 +434,21 @@ void FlowShares::free(uint32_t number) {
   freed_.push_back(number);
 }
 
+// Of flows that have become free: the links that hold them back, and where they have few, those
+// that have no room for all that they can do.
 void FlowShares::add_links() {
   while (!freed_.empty()) {
     const uint32_t number = freed_.back();
     freed_.pop_back();
-    Flow& f = flows_[parts_[number].flow];
+    const uint32_t flow = parts_[number].flow;
+    Flow& f = flows_[flow];
     f.changed = false;
     filling_.set_limit(number, f.limit);
+    if (f.held_by != Filling::kNoLink && links_[f.held_by].binds()) add_link(f.held_by);
+    if (f.uses.size() > kFewLinks) continue;
     for_bound(f, [&](const Use& use) {
-      add_link(use.link);
+      if (!has_room(use.link, (f.limit - std::min(f.limit, f.share)) * use.load))
+        add_link(use.link);
       return false;
     });
   }
@@ -451,15 +474,85 @@ void FlowShares::solve_problem() {
     effort_ += parts_.size();
     ++solves_;
     solved_flows_ += static_cast<int64_t>(parts_.size());
+    take_shares();
     free_those_not_held();
-    if (freed_.empty()) break;
+    const bool done = check_links();
+    if (done && freed_.empty()) break;
   }
   for (uint32_t n = 0; n < parts_.size(); ++n) {
     if (!parts_[n].free) continue;
     const uint32_t by = filling_.stopped_by(n);
-    set_share(parts_[n].flow, filling_.share(n),
-              by == Filling::kNoLink ? Filling::kNoLink : problem_links_[by]);
+    Flow& f = flows_[parts_[n].flow];
+    set_held_by(f, by == Filling::kNoLink ? by : problem_links_[by]);
+    if (f.share != parts_[n].before) moved_.push_back(parts_[n].flow);
   }
+}
+
+// What the free flows get on the links of the problem.
+void FlowShares::take_shares() {
+  taken_.clear();
+  for (uint32_t n = 0; n < parts_.size(); ++n) {
+    if (!parts_[n].free) continue;
+    Flow& f = flows_[parts_[n].flow];
+    const Share share = filling_.share(n);
+    if (share == f.share && !parts_[n].unchecked) continue;
+    set_share(f, share);
+    taken_.push_back(n);
+  }
+}
+
+// Is there room for that on their other links, or are these in the problem now?
+bool FlowShares::check_links() {
+  bool done = true;
+  for (const uint32_t n : taken_) {
+    const Flow& f = flows_[parts_[n].flow];
+    parts_[n].unchecked = false;
+    if (f.uses.size() > kFewLinks && !parts_[n].narrowed) {
+      // Where room is least for one of many links, mostly is for the others then.
+      uint32_t least = Filling::kNoLink;
+      double most_lacking = 0;
+      for_bound(f, [&](const Use& use) {
+        const Room room = to_room(links_[use.link].capacity);
+        const Room taken = bindings_[use.link].taken;
+        if (bindings_[use.link].seen == problem_ || taken <= room) return false;
+        const double lacking = static_cast<double>(taken - room) / use.load;
+        if (lacking <= most_lacking) return false;
+        most_lacking = lacking;
+        least = use.link;
+        return false;
+      });
+      if (least != Filling::kNoLink) {
+        parts_[n].narrowed = true;
+        parts_[n].unchecked = true;
+        add_link(least);
+        done = false;
+        continue;
+      }
+    }
+    for_bound(f, [&](const Use& use) {
+      if (!check_link(use.link)) done = false;
+      return false;
+    });
+  }
+  return done;
+}
+
+// False if the link joins the problem.  Flows that it held back and does no longer become free.
+bool FlowShares::check_link(uint32_t link) {
+  Binding& binding = bindings_[link];
+  if (binding.seen == problem_) return true;
+  if (!has_room(link, 0)) {
+    add_link(link);
+    return false;
+  }
+  if (binding.held == 0) return true;
+  for (const Member m : links_[link].members) {
+    Flow& f = flows_[m.flow];
+    if (f.held_by != link) continue;
+    if (f.seen == problem_ && parts_[f.number].free) continue;
+    if (!held_elsewhere(f)) free(number_of(m.flow));
+  }
+  return true;
 }
 
 void FlowShares::free_those_not_held() {
@@ -473,7 +566,7 @@ bool FlowShares::keeps(uint32_t number) {
   if (filling_.share(number) != f.share) return false;
   const uint32_t by = filling_.stopped_by(number);
   if (by != Filling::kNoLink) {
-    f.held_by = problem_links_[by];
+    set_held_by(f, problem_links_[by]);
     return true;
   }
   return f.held_by == Filling::kNoLink || bindings_[f.held_by].seen != problem_ ||
@@ -481,7 +574,7 @@ bool FlowShares::keeps(uint32_t number) {
 }
 
 // Looks for another link that holds it back, outside of the problem.
-bool FlowShares::held_elsewhere(Flow& flow) const {
+bool FlowShares::held_elsewhere(Flow& flow) {
   uint32_t found = Filling::kNoLink;
   for_bound(flow, [&](const Use& use) {
     if (bindings_[use.link].seen == problem_ || !holds(use.link, flow.share)) return false;
@@ -489,13 +582,14 @@ bool FlowShares::held_elsewhere(Flow& flow) const {
     return true;
   });
   if (found == Filling::kNoLink) return false;
-  flow.held_by = found;
+  set_held_by(flow, found);
   return true;
 }
 
 // Is the link full, and does no flow on it have more?  If a flow on it is still to be solved this
 // is not the last word, for then the link is.
 bool FlowShares::holds(uint32_t link, Share share) const {
+  if (has_room(link, 0)) return false;
   Room taken = 0;
   uint64_t top_load = 0;
   for (const Member& m : links_[link].members) {
@@ -508,13 +602,29 @@ bool FlowShares::holds(uint32_t link, Share share) const {
   return to_room(links_[link].capacity) - taken < top_load;
 }
 
-void FlowShares::set_share(uint32_t flow, Share share, uint32_t held_by) {
-  Flow& f = flows_[flow];
-  f.changed = false;
-  f.held_by = held_by;
-  if (share == f.share) return;
-  f.share = share;
-  moved_.push_back(flow);
+// Are all of its flows held back elsewhere, with `more` on the link, at whatever level it were
+// filled? Then what is left over is more than rounding at every level: 1/2^32 B/s for each flow,
+// for no load is more than 2^32.
+bool FlowShares::has_room(uint32_t link, Room more) const {
+  const int64_t capacity = links_[link].capacity;
+  if (capacity > kSummed) return false;
+  return bindings_[link].taken + more + (Room{links_[link].members.size()} << 32) <=
+         to_room(capacity);
+}
+
+void FlowShares::set_share(Flow& flow, Share share) {
+  const Share more = share - flow.share;
+  flow.share = share;
+  for_bound(flow, [&](const Use& use) {
+    bindings_[use.link].taken += more * use.load;
+    return false;
+  });
+}
+
+void FlowShares::set_held_by(Flow& flow, uint32_t link) {
+  if (flow.held_by != Filling::kNoLink) --bindings_[flow.held_by].held;
+  if (link != Filling::kNoLink) ++bindings_[link].held;
+  flow.held_by = link;
 }
 
 }  // namespace stepcast

@@ -127,12 +127,18 @@ std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
 // (In rational numbers this is Bertsekas and Gallager, Data Networks, 1992, section 6.5.2; the
 // second line is what rounding adds.  By induction over levels: if two allocations agree below v,
 // so do all S(v), hence which links are full at v and which flows end there.)  So after a change
-// the conditions are checked where it reaches: a set of flows is filled anew on all links they use,
-// beside them the other flows there as flows that are limited to the share they have.  A flow of
-// these that gets less, or is no longer held back by a link on which it was, joins the set, until
-// none does. Changes so follow the structure of bottlenecks (Ros-Giralt et al., On the bottleneck
-// structure of congestion-controlled networks, Proc. ACM Meas. Anal. Comput. Syst. 3(3), 2019), not
-// the component.
+// the conditions are checked where it reaches: a set of flows is filled anew, beside them the other
+// flows on the same links as flows that are limited to the share they have.  A flow of these that
+// gets less, or is no longer held back by a link on which it was, joins the set, until none does.
+// Changes so follow the structure of bottlenecks (Ros-Giralt et al., On the bottleneck structure of
+// congestion-controlled networks, Proc. ACM Meas. Anal. Comput. Syst. 3(3), 2019), not the
+// component.
+//
+// Of a collective on 700 links one or two decide what it gets.  So a set is filled on the links
+// that are known to hold its flows back; then each of their other links is asked whether there is
+// room for what they got, which is one comparison, because the sum of what its flows take is kept.
+// A link with room to spare meets the conditions at every level; any other joins the problem, and
+// the set is filled again.
 
 class FlowShares {
  public:
@@ -187,8 +193,10 @@ class FlowShares {
 
   // The rest of a link, for those that bind.
   struct Binding {
+    Room taken = 0;         // by its flows
     uint64_t seen = 0;      // last problem that it was in
     uint32_t number = 0;    // in Filling
+    uint32_t held = 0;      // flows that it holds back
     bool relieved = false;  // has lost demand since it was last solved
   };
 
@@ -214,7 +222,10 @@ class FlowShares {
 
   struct Part {
     uint32_t flow = 0;
-    bool free = false;  // may get any share; else no more than it has
+    bool free = false;       // may get any share; else no more than it has
+    bool narrowed = false;   // the link with the least room for it is in the problem
+    bool unchecked = false;  // not all of its links were asked for room for its share
+    Share before = 0;        // its share when the problem began
   };
 
   static Demand demand_of(Share limit, uint32_t load);
@@ -237,9 +248,14 @@ class FlowShares {
   void solve_problem();
   void free_those_not_held();
   bool keeps(uint32_t number);
-  bool held_elsewhere(Flow& flow) const;
+  bool held_elsewhere(Flow& flow);
   bool holds(uint32_t link, Share share) const;
-  void set_share(uint32_t flow, Share share, uint32_t held_by);
+  bool has_room(uint32_t link, Room more) const;
+  void take_shares();
+  bool check_links();
+  bool check_link(uint32_t link);
+  void set_share(Flow& flow, Share share);
+  void set_held_by(Flow& flow, uint32_t link);
 
   std::vector<Link> links_;
   std::vector<Binding> bindings_;  // of each link
@@ -254,6 +270,7 @@ class FlowShares {
   std::vector<uint32_t> problem_links_;
   std::vector<Part> parts_;
   std::vector<uint32_t> freed_;  // parts whose links are still to be added
+  std::vector<uint32_t> taken_;  // parts whose links are to be asked for room
   size_t free_count_ = 0;
   size_t effort_ = 0;  // flows filled in this call of solve
 

@@ -108,7 +108,34 @@ PassMeeting UndisturbedPasses::meeting_of(const Pass& pass) const {
     }
   }
   out.apart = true;
+  if (out.compute_waits) out.aligned = aligned_ops(pass, k);
   return out;
+}
+
+// From the meeting on: each collective is on its stream, of its ranks, and waits for the compute
+// before it, and the compute after it for that.
+uint32_t UndisturbedPasses::aligned_ops(const Pass& pass, uint32_t meeting) const {
+  const auto waits_for = [&](uint32_t op, uint32_t on) {
+    return std::ranges::any_of(pass.waits.of(op),
+                               [&](const Wait& w) { return w.on == on && !w.from_start; });
+  };
+  const auto scope_of = [&](uint32_t op) {
+    return scopes_[static_cast<size_t>(pass.ops[op].work)];
+  };
+  uint32_t last = meeting;  // collective
+  for (uint32_t i = meeting + 1; i < pass.ops.size(); ++i) {
+    const bool communicates =
+        is_communication(graph_.works[static_cast<size_t>(pass.ops[i].work)].kind);
+    const bool follows_compute = i > last + 1;
+    if (pass.ops[i].stream == Stream::compute) {
+      if (communicates || (!follows_compute && !waits_for(i, last))) break;
+    } else {
+      if (!communicates || pass.ops[i].stream != pass.ops[meeting].stream) break;
+      if (scope_of(i) != scope_of(meeting) || (follows_compute && !waits_for(i, i - 1))) break;
+      last = i;
+    }
+  }
+  return last + 1;
 }
 
 // Does compute of the pass not wait for its last op on the stream?
@@ -179,32 +206,41 @@ void UndisturbedPasses::mark(uint32_t r) {
   }
 }
 
-const LonePassEnd* UndisturbedPasses::after_meeting(PassId id, int64_t host, int64_t over) {
+// Hosts that come late.  Where all come at one time all ranks do alike all the same.  Else suppose
+// that launches matter before one of the aligned collectives alone, for the rank whose host comes
+// last.  Up to there compute is beside nothing, so all that happens are sums and maxima: no rank
+// comes to a collective later than that one, and all stand alike from that one on.  There no launch
+// matters for it, nor for those whose hosts come earlier.
+const LonePassEnd* UndisturbedPasses::after_meeting(PassId id, int64_t first_host, int64_t host,
+                                                    int64_t over) {
   constexpr int kMostTries = 32;
   constexpr size_t kMostWays = 16;
   std::deque<Rest>& rests = rests_[static_cast<size_t>(id)];
   auto known = std::ranges::find(rests, over, &Rest::over);
   if (known == rests.end()) {
     if (rests.size() == kMostWays) return nullptr;
-    known = rests.insert(known, Rest{.over = over, .end = {}});
+    known = rests.insert(known, Rest{.over = over, .end = {}, .late = {}});
   }
   Rest& rest = *known;
   if (host <= rest.enough) return &*rest.end;
-  if (host >= rest.late || rest.tries == kMostTries) return nullptr;
+  const auto late = std::ranges::find(rest.late, host, &std::pair<int64_t, LonePassEnd>::first);
+  if (late != rest.late.end())
+    return first_host == host || late->second.host_forgotten ? &late->second : nullptr;
+  if (rest.tries == kMostTries) return nullptr;
   // The latest host first: that the meeting begins as soon as it is launched.
   const PassMeeting& at = meeting(id);
   const int64_t tried = rest.tries++ == 0 ? -at.launched - at.launch : host;
   prepare_rest(id);
   const LonePassEnd end =
       run_lone_pass(alone_, prices_, {.host = tried + at.launched, .over = over}, slow_compute_,
-                    slow_communication_, merge_);
+                    slow_communication_, merge_, at.aligned > at.op ? at.aligned - at.op : 0);
   if (end.launch_mattered) {
-    rest.late = std::min(rest.late, tried);
+    rest.late.emplace_back(tried, end);
   } else {
     rest.enough = tried;
     if (!rest.end) rest.end = end;
   }
-  return after_meeting(id, host, over);
+  return after_meeting(id, first_host, host, over);
 }
 
 // A graph of one role that runs the pass from its meeting on, and nothing else.

@@ -24,6 +24,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/contention/contention_program.h"
@@ -44,6 +45,9 @@ struct PassMeeting {
   std::array<bool, kStreams> uses{};  // streams with ops from it on
   bool compute_waits = true;          // for its end; if not, the ranks must come at one time
   bool on_two_streams = true;         // nothing but compute and its own stream
+  // Up to this op compute and the collectives of the group take turns, so that all ranks meet in
+  // each.
+  uint32_t aligned = 0;
 };
 
 class UndisturbedPasses {
@@ -58,23 +62,24 @@ class UndisturbedPasses {
   bool is_undisturbed(uint32_t role, uint32_t item) const { return undisturbed_[role][item]; }
   const PassMeeting& meeting(PassId pass) const { return meetings_[static_cast<size_t>(pass)]; }
 
-  // What follows from the begin of the meeting, for ranks as priced whose host comes to the pass
-  // no later than `host`, as from that begin, in 1/4096 ps; null where a launch may matter.
-  // `over`: of LonePassBegin; -1 if compute waits for the meeting.
+  // What follows from the begin of the meeting, for ranks as priced whose hosts come to the pass
+  // between `first_host` and `host`, the last of them, as from that begin, in 1/4096 ps; null where
+  // it may matter how they come.  `over`: of LonePassBegin; -1 if compute waits for the meeting.
   // REQUIRES: meeting(pass).apart, and it is a collective; it has been launched by its begin.
   // The pointer holds for ever.
-  const LonePassEnd* after_meeting(PassId pass, int64_t host, int64_t over);
+  const LonePassEnd* after_meeting(PassId pass, int64_t first_host, int64_t host, int64_t over);
 
  private:
   struct Rest {
     int64_t over = -1;
     std::optional<LonePassEnd> end;  // where no launch matters
-    int64_t enough = INT64_MIN;      // a host that comes no later than this is early enough ...
-    int64_t late = INT64_MAX;        // ... and one no earlier than this is not
+    int64_t enough = INT64_MIN;      // a host that comes no later than this is early enough
+    std::deque<std::pair<int64_t, LonePassEnd>> late;  // hosts that are not
     int tries = 0;
   };
 
   PassMeeting meeting_of(const Pass& pass) const;
+  uint32_t aligned_ops(const Pass& pass, uint32_t meeting) const;
   bool is_loose(const Pass& pass, size_t stream) const;
   void mark(uint32_t role);
   void prepare_rest(PassId pass);

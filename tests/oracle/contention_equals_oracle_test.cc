@@ -517,6 +517,86 @@ TEST(ContentionOfUndisturbedPasses, TakesTheSameTimeInTheEngineAndInTheOracle) {
   EXPECT_GT(at_once, static_cast<int64_t>(cases()));
 }
 
+// A stage of two tp ranks, of which one gets its input over a link that is half as fast.  Hosts
+// wait for it, so that they come to the pass one after the other, and its first ops wait for
+// launches.
+ContendedCase draw_hosts_apart(const std::vector<HandOp>& ops, std::vector<Wait> waits) {
+  constexpr int64_t kLaunch = 10;
+  constexpr int kMicrobatches = 3;
+  ContendedCase c;
+  HandGraph g(kLaunch);
+  for (uint32_t r = 0; r < 2; ++r) g.graph.roles[g.role()].pipeline_rank = r;
+  const PassId made = g.pass_of(5), pass = g.pass(ops, std::move(waits));
+  for (int m = 0; m < kMicrobatches; ++m) {
+    g.run(0, made);
+    const RendezvousId id = g.rendezvous(2, 20);
+    Work& sent =
+        g.graph.works[static_cast<size_t>(g.graph.rendezvous[static_cast<size_t>(id)].work)];
+    sent.to = 1;
+    sent.bytes = Bytes{20};
+    for (uint32_t r = 0; r < 2; ++r) {
+      g.post(r, id);
+      g.join(r, id);
+    }
+    g.sync(1, Stream::compute);
+    g.run(1, pass);
+  }
+  c.base.graph = g.graph;
+  c.base.prices = g.prices;
+  c.lanes.digits = {{Axis::tp, 2}};
+  c.traffic.capacity = {1'000'000'000'000, 500'000'000'000};
+  c.traffic.patterns = {{{0}}, {{1}}};
+  for (const Work& work : c.base.graph.works) {
+    c.traffic.pattern_of.emplace_back();
+    if (work.kind == WorkKind::send_recv) c.traffic.pattern_of.back() = {0, 1, 0, 1};
+  }
+  c.traffic.latency.assign(c.base.graph.works.size(), Time{0});
+  c.interference = {1.5, 1.481};
+  return c;
+}
+
+TEST(ContentionOfUndisturbedPasses, AreRunAtOnceWhereCollectivesMakeUpForHostsThatComeApart) {
+  const ContendedCase c = draw_hosts_apart(
+      {{1}, {3, Stream::tp}, {4}, {5}, {3, Stream::tp}, {20}, {100, Stream::tp}, {50}},
+      {{.op = 1, .on = 0},
+       {.op = 2, .on = 1},
+       {.op = 4, .on = 3},
+       {.op = 5, .on = 4},
+       {.op = 6, .on = 5},
+       {.op = 7, .on = 6}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+  EXPECT_EQ(run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                          {.fold = false})
+                .passes_at_once,
+            3);
+}
+
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereHostsThatComeApartMatterToTheEnd) {
+  const ContendedCase c =
+      draw_hosts_apart({{1}, {3, Stream::tp}, {4}, {5}}, {{.op = 1, .on = 0}, {.op = 2, .on = 1}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+  EXPECT_EQ(run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                          {.fold = false})
+                .passes_at_once,
+            0);
+}
+
+// Compute goes on beside the second collective, so how late it begins matters to both.
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereLateComputeIsBesideCollectives) {
+  const ContendedCase c =
+      draw_hosts_apart({{1}, {3, Stream::tp}, {4}, {9, Stream::tp}, {30}, {100, Stream::tp}, {50}},
+                       {{.op = 1, .on = 0},
+                        {.op = 2, .on = 1},
+                        {.op = 3, .on = 2},
+                        {.op = 5, .on = 4},
+                        {.op = 6, .on = 5}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+  EXPECT_EQ(run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                          {.fold = false})
+                .passes_at_once,
+            0);
+}
+
 TEST(ContentionOfStagesInTheMiddle, RunsOnlyTheirPassesInLockstep) {
   const ContendedCase c = draw_pipeline_case(0);
   std::vector<Scope> scopes;
