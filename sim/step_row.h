@@ -98,7 +98,8 @@ struct StepRanking {
 };
 
 // Rows of one step as one row, in the order of keys: the one that comes first stays, with what any
-// says that is found out only where somebody asks.  Where the ranking asks what the rows themselves say of the job, rows of different jobs stay apart.
+// says that is found out only where somebody asks.  Where the ranking asks what the rows themselves
+// say of the job, rows of different jobs stay apart.
 std::vector<StepRow> distinct_steps(std::vector<StepRow> rows, const StepRanking& ranking);
 
 // The rows that run, fit and have what is ranked by, best first: by the first objective, of equal

@@ -26,8 +26,8 @@ constexpr double kMillionths = 1e6;
 
 // What of a row follows from other columns, or is said by `run`.
 bool is_sent(std::string_view name) {
-  static constexpr std::array<std::string_view, 5> kNot{"file", "settings", "job_tokens",
-                                                        "price_usd_per_gpu_h", "useful_share"};
+  static constexpr std::array<std::string_view, 6> kNot{
+      "file", "settings", "job_tokens", "price_usd_per_gpu_h", "useful_share", "token_j"};
   for (const std::string_view not_sent : kNot)
     if (name == not_sent) return false;
   return true;

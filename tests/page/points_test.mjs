@@ -196,7 +196,7 @@ test("a hundred thousand points: at most 6 MB, ready and drawn without a long wa
       1 << i % 4, cp, 1 << i / 4 % 4, vpp, ep, etp, dp, zero, 1 + i / 16 % 8, microbatches, global_batch, seq, recompute, schedule,
       stage_layers, step_time_ps + i * 7654321987 % 9000000000000, memory_peak_bytes, 20000000000 + i * 1234567891 % 70000000000,
       memory_usable_bytes, tokens_per_s_per_gpu * (1 + i % 1000 / 1000.0), mfu * (1 - i % 997 / 2000.0), job_tokens, price_usd_per_gpu_h,
-      useful_share
+      useful_share, token_j
     FROM n, (SELECT * FROM steps LIMIT 1)`]);
   run("report", "many", "-o", "many.html", "--quiet");
   const path = join(place, "many.html");
