@@ -60,7 +60,7 @@ FoldersContent content_of(const std::string& folder) {
     for (fs::directory_iterator entry(at, error), end; !error && entry != end;
          entry.increment(error)) {
       std::error_code none;
-      if (entry->symlink_status(none).type() == fs::file_type::directory)
+      if (entry->is_directory(none) && !entry->is_symlink(none))
         open.push_back(entry->path());
       else if (may_be_imported(*entry))
         content.files.push_back(entry->path().lexically_relative(folder).string());
