@@ -282,9 +282,9 @@ double least_work(const Job& job, const Scenario& s) {
   for (const auto& [dtype, rate] : s.cluster.node.gpu.peak) peak = std::max(peak, rate.value);
   if (peak <= 0) return 0;
   const Plan& plan = s.plan;
-  const double forward =
-      forward_matmul_flops(s.model, 1, real(plan.seq), true, real(plan.encoder_seq));
-  return 3 * forward * *job.tokens / real(plan.seq) / (peak * real(plan.grid.world()));
+  const double of_sequence =
+      training_matmul_flops(s.model, 1, real(plan.seq), true, real(plan.encoder_seq));
+  return of_sequence * *job.tokens / real(plan.seq) / (peak * real(plan.grid.world()));
 }
 
 }  // namespace

@@ -12,26 +12,10 @@ int64_t norm_parameters(const Transformer& model) {
   return model.norm == Norm::layer_norm && model.norm_bias ? 2 * model.hidden : model.hidden;
 }
 
-// What every tensor-parallel rank holds of an indexer: all of it.
-int64_t indexer_parameters(const Transformer& m) {
-  return m.q_rank * m.index_heads * m.index_dim + m.hidden * (m.index_dim + m.index_heads) +
-         2 * m.index_dim;
-}
-
-// A recurrent mixer is split by heads and their groups.  The norm of the delta rule, whose weights
-// heads share, and the bias after the sum over the ranks are whole.
-int64_t whole_recurrent_parameters(const Transformer& m, Mixer mixer) {
-  return (mixer == Mixer::gated_delta_net ? m.recurrence.head_dim : 0) +
-         (m.recurrence.bias ? m.hidden : 0);
-}
-
+// Of this rank: a recurrent mixer is split by heads and their groups.
 int64_t recurrent_parameters(const Transformer& m, const Plan& plan, Mixer mixer) {
-  const Recurrence& r = m.recurrence;
-  const int64_t in = recurrent_input_width(m, mixer), channels = recurrent_channels(m);
-  const bool space = mixer == Mixer::mamba2;
-  const int64_t split = m.hidden * (in + r.values()) + channels * (r.conv + (r.conv_bias ? 1 : 0)) +
-                        (space ? 3 : 2) * r.heads + (space ? r.values() : 0) + (r.bias ? in : 0);
-  return split / plan.tp + whole_recurrent_parameters(m, mixer);
+  const PartParameters p = recurrent_parameters(m, mixer);
+  return (p.matrices + p.vectors) / plan.tp + p.whole;
 }
 
 // What every tensor-parallel rank holds of latent attention: down projections and their norms.
@@ -49,14 +33,14 @@ int64_t attention_parameters(const Shard& s) {
     const int64_t up = s.heads * (model.qk_nope_dim + model.v_dim);
     return latent_parameters(model) + (model.q_rank > 0 ? model.q_rank : s.hidden) * s.q +
            model.kv_rank * up + s.context * s.hidden +
-           (model.attention_output_bias ? s.hidden : 0) + (model.attention_sinks ? s.heads : 0);
+           (model.attention_output_bias ? s.hidden : 0) + (s.sinks ? s.heads : 0);
   }
-  int64_t count = s.hidden * s.qkv + s.hidden * s.q;
+  int64_t count = s.hidden * s.projected + s.context * s.hidden;
   if (model.attention_gate) count += s.hidden * s.q;
-  if (model.attention_bias) count += s.qkv + (model.attention_gate ? s.q : 0);
+  if (model.attention_bias) count += s.projected + (model.attention_gate ? s.q : 0);
   if (model.attention_output_bias) count += s.hidden;
-  count += qk_norm_parameters(model, s.q, s.key);
-  if (model.attention_sinks) count += s.heads;
+  count += qk_norm_parameters(model, s.q, s.key, s.query_dim);
+  if (s.sinks) count += s.heads;
   return count;
 }
 
@@ -118,21 +102,23 @@ int64_t expert_parameters(const Transformer& model, const Plan& plan, const Stag
 }
 
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
-  const Shard s(model, plan);
+  const LayerShards shards(model, plan);
+  const Shard& s = shards.own();
   const int64_t h = model.hidden;
   const int64_t norm = norm_parameters(model);
   int64_t total = expert_parameters(model, plan, content);
   total += sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = layer_norms(model, kind) * norm;
-    if (kind.attends()) count += attention_parameters(s);
-    if (kind.indexes) count += indexer_parameters(model);
+    const Shard& of_layer = shards.of(kind);
+    if (kind.attends()) count += attention_parameters(of_layer);
+    if (kind.indexes) count += indexer_parameters(model).matrices + indexer_parameters(model).whole;
     if (kind.recurs()) count += recurrent_parameters(model, plan, kind.mixer);
     if (kind.experts) {
       count += beside_experts(model, plan);
     } else if (kind.mlp) {
-      count += mlp_parameters(model, s.ffn);
+      count += mlp_parameters(model, of_layer.ffn);
     }
-    if (kind.cross) count += attention_parameters(s);
+    if (kind.cross) count += attention_parameters(of_layer);
     if (kind.predicts) count += 2 * h * h / plan.tp;
     return count;
   });
@@ -173,7 +159,8 @@ ParameterTensors expert_tensors(const Transformer& model, const Plan& plan,
 
 ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
                                    const StageContent& content) {
-  const Shard s(model, plan);
+  const LayerShards shards(model, plan);
+  const Shard& s = shards.own();
   const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 : 1;
   const int64_t mlp = tensors_of_mlp(model);
   const int64_t latent = model.kv_rank > 0 ? (model.q_rank > 0 ? 6 : 3) : 0;  // down, norm and up
@@ -183,16 +170,17 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
   // Both projections, convolution, decays, biases of the steps and the norm; what skips a space.
   const Recurrence& r = model.recurrence;
   const int64_t recurrent = 6 + (r.conv_bias ? 1 : 0) + (r.bias ? 2 : 0);
-  const int64_t gate = model.attention_gate ? s.q : 0;
   ParameterTensors tensors;
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = layer_norms(model, kind) * norm;
     if (kind.attends()) count += attention * (kind.cross ? 2 : 1);
     if (kind.indexes) count += 5;  // three projections, and the norm of the keys
     if (kind.recurs()) count += recurrent + (kind.mixer == Mixer::mamba2 ? 1 : 0);
-    const int64_t width = !kind.mlp ? 0 : kind.experts ? model.shared_ffn / plan.tp : s.ffn;
-    const int64_t mixed =
-        kind.recurs() ? recurrent_input_width(model, kind.mixer) / plan.tp : s.qkv + gate;
+    const Shard& of_layer = shards.of(kind);
+    const int64_t width = !kind.mlp ? 0 : kind.experts ? model.shared_ffn / plan.tp : of_layer.ffn;
+    const int64_t gate = model.attention_gate ? of_layer.q : 0;
+    const int64_t mixed = kind.recurs() ? recurrent_input_width(model, kind.mixer) / plan.tp
+                                        : of_layer.projected + gate;
     tensors.largest = std::max(tensors.largest, s.hidden * std::max(mixed, width));
     if (kind.experts) ++count;  // router
     if (kind.experts && model.moe_latent > 0) count += 2;
@@ -224,10 +212,11 @@ int64_t shared_parameters(const Transformer& model, const StageContent& content)
     int64_t count = layer_norms(model, kind) * norm;
     if (kind.attends()) {
       if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
-      if (model.qk_norm_weights == QkNormWeights::of_head) count += qk_norm_parameters(model, 0, 0);
+      if (model.qk_norm_weights == QkNormWeights::of_head)
+        count += qk_norm_parameters(model, 0, 0, layer_shape(model, kind).head_dim);
       if (model.kv_rank > 0) count += latent_parameters(model);
     }
-    if (kind.recurs()) count += whole_recurrent_parameters(model, kind.mixer);
+    if (kind.recurs()) count += recurrent_parameters(model, kind.mixer).whole;
     if (model.mlp_bias && kind.mlp && !kind.experts) count += model.hidden;
     // The router sees the rank's own tokens only, too.
     if (kind.experts) count += model.hidden * model.experts + latent_expert_parameters(model);

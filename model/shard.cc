@@ -17,7 +17,7 @@ int64_t vocabulary_rows(const Transformer& t, const Plan& p) {
 
 }  // namespace
 
-Shard::Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens)
+Shard::Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens, const LayerShape& shape)
     : model(t),
       plan(p),
       cp(p.cp),
@@ -26,18 +26,27 @@ Shard::Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens)
       tokens(seq * p.micro_batch),
       own_tokens(p.sp ? tokens / p.tp : tokens),
       hidden(t.hidden),
-      heads(t.heads / p.tp),
+      query_dim(shape.head_dim),
+      value_dim(shape.value_dim),
+      sinks(shape.sinks),
+      shared_values(shape.shared_values),
+      heads(shape.heads / p.tp),
       // Latent attention gives every head its own keys and values.
-      kv_heads(t.kv_rank > 0 ? heads : std::max<int64_t>(1, t.kv_heads / p.tp)),
-      q(heads * query_dim(t)),
-      key(kv_heads * query_dim(t)),
-      value(kv_heads * value_dim(t)),
+      kv_heads(t.kv_rank > 0 ? heads : std::max<int64_t>(1, shape.kv_heads / p.tp)),
+      q(heads * query_dim),
+      key(kv_heads * query_dim),
+      value(kv_heads * value_dim),
       qkv(q + key + value),
-      context(heads * value_dim(t)),
-      ffn(t.ffn / p.tp),
+      projected(shared_values ? q + key : qkv),
+      context(heads * value_dim),
+      ffn(shape.ffn / p.tp),
       up(t.gated ? 2 * ffn : ffn),
       vocab(vocabulary_rows(t, p)),
       element(bytes_per_element(p.precision.params)) {}
+
+LayerShards::LayerShards(const Transformer& t, const Plan& p, int64_t sequence_tokens) {
+  for (const LayerShape& shape : all_shapes(t)) all_.emplace_back(t, p, sequence_tokens, shape);
+}
 
 Bytes Shard::bytes(int64_t rows, int64_t width) const {
   return bytes(rows, width, plan.precision.params);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/plan.h"
 #include "model/transformer.h"
@@ -20,18 +21,24 @@ struct Shard {
   int64_t tokens;      // of a microbatch (or a piece of one): seq * micro_batch
   int64_t own_tokens;  // tokens / tp where sequence parallelism splits activations, else tokens
   int64_t hidden;
-  int64_t heads, kv_heads;  // on this rank, as all widths below
-  int64_t q, key, value;    // widths of queries, keys and values
-  int64_t qkv;              // the sum of the three
-  int64_t context;          // width of attention's output, before its projection
-  int64_t ffn;              // input width of the second MLP product
-  int64_t up;               // output width of the first MLP product: ffn, or 2 ffn when gated
+  int64_t query_dim, value_dim;  // of a head
+  bool sinks, shared_values;     // of the layers, as LayerShape has them
+  int64_t heads, kv_heads;       // on this rank, as all widths below
+  int64_t q, key, value;         // widths of queries, keys and values
+  int64_t qkv;                   // the sum of the three
+  int64_t projected;             // ... that are projected from the layer's input
+  int64_t context;               // width of attention's output, before its projection
+  int64_t ffn;                   // input width of the second MLP product
+  int64_t up;                    // output width of the first MLP product: ffn, or 2 ffn when gated
   int64_t vocab;
   double element;  // bytes of one activation
 
   Shard(const Transformer& t, const Plan& p) : Shard(t, p, p.seq) {}
   // ... of a stack of layers that sees sequences of other lengths: an encoder.
-  Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens);
+  Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens)
+      : Shard(t, p, sequence_tokens, own_shape(t)) {}
+  // ... of layers of this shape.
+  Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens, const LayerShape& shape);
 
   Bytes bytes(int64_t rows, int64_t width) const;  // activations
   Bytes bytes(int64_t rows, int64_t width, DType dtype) const;
@@ -50,6 +57,19 @@ struct Shard {
   Work memory_bound(Kernel kernel, Bytes moved) const;
   // A tensor-parallel collective over [tokens, width] activations.
   Work collective(WorkKind kind, int64_t width) const;
+};
+
+// The shares of all shapes that layers of the model have.
+class LayerShards {
+ public:
+  LayerShards(const Transformer& t, const Plan& p, int64_t sequence_tokens);
+  LayerShards(const Transformer& t, const Plan& p) : LayerShards(t, p, p.seq) {}
+
+  const Shard& own() const { return all_.front(); }
+  const Shard& of(const LayerKind& kind) const { return all_[kind.shape]; }
+
+ private:
+  std::vector<Shard> all_;  // as LayerKind::shape counts them
 };
 
 }  // namespace stepcast

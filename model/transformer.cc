@@ -30,14 +30,14 @@ int64_t norm_parameters(const Transformer& t, int64_t width) {
   return t.norm == Norm::layer_norm && t.norm_bias ? 2 * width : width;
 }
 
-Count ordinary_attention(const Transformer& t) {
-  const int64_t q = t.heads * t.head_dim;
-  const int64_t qkv = q + 2 * t.kv_heads * t.head_dim;
-  Count c{t.hidden * qkv + q * t.hidden, 0};
+Count ordinary_attention(const Transformer& t, const LayerShape& s) {
+  const int64_t q = s.heads * s.head_dim;
+  const int64_t qkv = projected_width(s);
+  Count c{t.hidden * qkv + s.heads * s.value_dim * t.hidden, 0};
   // The gate comes out of the projection of the queries, with its bias.
   if (t.attention_bias) c.vectors += qkv + (t.attention_gate ? q : 0);
   if (t.attention_gate) c.matrices += t.hidden * q;
-  c.vectors += qk_norm_parameters(t, q, t.kv_heads * t.head_dim);
+  c.vectors += qk_norm_parameters(t, q, s.kv_heads * s.head_dim, s.head_dim);
   return c;
 }
 
@@ -59,33 +59,14 @@ Count latent_attention(const Transformer& t) {
   return c;
 }
 
-// What scores keys for sparse attention (DeepSeek-V3.2 section 2.1, eq. 1; transformers'
-// DeepseekV32Indexer): queries from the latent, keys of one head and their layer norm, a weight of
-// each head.
-Count indexer(const Transformer& t) {
-  return {t.q_rank * t.index_heads * t.index_dim + t.hidden * (t.index_dim + t.index_heads),
-          2 * t.index_dim};
+Count count_of(const PartParameters& p) {
+  return {p.matrices, p.vectors + p.whole};
 }
 
-// transformers' NemotronHMamba2Mixer and Qwen3NextGatedDeltaNet.  Beside both projections and the
-// convolution each head has a decay and the bias of its step, in a state space also a weight of its
-// input that skips it.  The norm before the projection out has weights of its own for all heads, or
-// shares them.
-Count recurrent_mixer(const Transformer& t, Mixer mixer) {
-  const Recurrence& r = t.recurrence;
-  const int64_t in = recurrent_input_width(t, mixer), channels = recurrent_channels(t);
-  const bool space = mixer == Mixer::mamba2;
-  Count c{t.hidden * in + r.values() * t.hidden,
-          channels * r.conv + (space ? 3 : 2) * r.heads + (space ? r.values() : r.head_dim)};
-  if (r.conv_bias) c.vectors += channels;
-  if (r.bias) c.vectors += in + t.hidden;
-  return c;
-}
-
-Count attention(const Transformer& t) {
-  Count c = t.kv_rank > 0 ? latent_attention(t) : ordinary_attention(t);
+Count attention(const Transformer& t, const LayerShape& s) {
+  Count c = t.kv_rank > 0 ? latent_attention(t) : ordinary_attention(t, s);
   if (t.attention_output_bias) c.vectors += t.hidden;
-  if (t.attention_sinks) c.vectors += t.heads;
+  if (s.sinks) c.vectors += s.heads;
   return c;
 }
 
@@ -116,12 +97,13 @@ bool has_experts(const Transformer& t, int64_t layer) {
 
 Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
   Count c;
-  if (kind.attends()) c += attention(t);
-  if (kind.indexes) c += indexer(t);
-  if (kind.recurs()) c += recurrent_mixer(t, kind.mixer);
-  if (kind.mlp) c += kind.experts ? mixture(t, met) : mlp(t, t.hidden, t.ffn);
+  const LayerShape shape = layer_shape(t, kind);
+  if (kind.attends()) c += attention(t, shape);
+  if (kind.indexes) c += count_of(indexer_parameters(t));
+  if (kind.recurs()) c += count_of(recurrent_parameters(t, kind.mixer));
+  if (kind.mlp) c += kind.experts ? mixture(t, met) : mlp(t, t.hidden, shape.ffn);
   c.vectors += layer_norms(t, kind) * norm_parameters(t, t.hidden);
-  if (kind.cross) c += attention(t);
+  if (kind.cross) c += attention(t, shape);
   return c;
 }
 
@@ -170,9 +152,32 @@ double attention_pairs(const LayerKind& kind, double seq, bool causal) {
 
 }  // namespace
 
-int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key) {
+// transformers' NemotronHMamba2Mixer and Qwen3NextGatedDeltaNet.  Beside both projections and the
+// convolution each head has a decay and the bias of its step, in a state space also a weight of its
+// input that skips it.  The norm before the projection out has weights of its own for all heads,
+// which are split with them, or shares them.  The bias after the sum over the ranks is whole.
+PartParameters recurrent_parameters(const Transformer& t, Mixer mixer) {
+  const Recurrence& r = t.recurrence;
+  const int64_t in = recurrent_input_width(t, mixer), channels = recurrent_channels(t);
+  const bool space = mixer == Mixer::mamba2;
+  PartParameters p{t.hidden * (in + r.values()), channels * r.conv + (space ? 3 : 2) * r.heads, 0};
+  (space ? p.vectors : p.whole) += space ? r.values() : r.head_dim;
+  if (r.conv_bias) p.vectors += channels;
+  if (r.bias) p.vectors += in;
+  if (r.bias) p.whole += t.hidden;
+  return p;
+}
+
+// DeepSeek-V3.2 section 2.1, eq. 1; transformers' DeepseekV32Indexer: queries from the latent, keys
+// of one head and their layer norm, a weight of each head.
+PartParameters indexer_parameters(const Transformer& t) {
+  return {t.q_rank * t.index_heads * t.index_dim + t.hidden * (t.index_dim + t.index_heads), 0,
+          2 * t.index_dim};
+}
+
+int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key, int64_t head_dim) {
   if (!t.qk_norm || t.qk_norm_weights == QkNormWeights::none) return 0;
-  return t.qk_norm_weights == QkNormWeights::of_heads ? q + key : 2 * t.head_dim;
+  return t.qk_norm_weights == QkNormWeights::of_heads ? q + key : 2 * head_dim;
 }
 
 int64_t recurrent_channels(const Transformer& t) {
@@ -198,12 +203,29 @@ int64_t layer_norms(const Transformer& t, const LayerKind& kind) {
   return before + (t.branch_norms ? branches : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
 }
 
-int64_t query_dim(const Transformer& t) {
-  return t.kv_rank > 0 ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;
+LayerShape own_shape(const Transformer& t) {
+  const int64_t head_dim = t.kv_rank > 0 ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;
+  return {t.heads,
+          t.kv_heads,
+          head_dim,
+          t.kv_rank > 0 || t.v_dim > 0 ? t.v_dim : t.head_dim,
+          t.attention_sinks,
+          t.shared_values,
+          t.ffn};
 }
 
-int64_t value_dim(const Transformer& t) {
-  return t.kv_rank > 0 ? t.v_dim : t.head_dim;
+LayerShape layer_shape(const Transformer& t, const LayerKind& kind) {
+  return kind.shape == 0 ? own_shape(t) : t.shapes[kind.shape - size_t{1}];
+}
+
+std::vector<LayerShape> all_shapes(const Transformer& t) {
+  std::vector<LayerShape> all{own_shape(t)};
+  all.insert(all.end(), t.shapes.begin(), t.shapes.end());
+  return all;
+}
+
+int64_t projected_width(const LayerShape& s) {
+  return s.heads * s.head_dim + s.kv_heads * (s.head_dim + (s.shared_values ? 0 : s.value_dim));
 }
 
 LayerKind layer_kind(const Transformer& t, int64_t layer) {
@@ -217,6 +239,7 @@ LayerKind layer_kind(const Transformer& t, int64_t layer) {
   kind.window = t.windows.empty() ? t.sliding_window : t.windows[static_cast<size_t>(layer)];
   kind.bidirectional = t.bidirectional || layer < t.encoder_layers;
   kind.cross = t.encoder_layers > 0 && layer >= t.encoder_layers;
+  kind.shape = t.shape_of.empty() ? uint8_t{0} : t.shape_of[at];
   return kind;
 }
 
@@ -258,19 +281,23 @@ int64_t masked_head_parameters(const Transformer& t) {
   return 2 * dense + norm_parameters(t, t.hidden) + t.vocab + 2 * t.hidden + 2;
 }
 
+int64_t attended_width(const Transformer& t, const LayerShape& shape) {
+  return t.index_topk > 0 ? 2 * t.kv_rank + t.qk_rope_dim : shape.head_dim + shape.value_dim;
+}
+
 double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
                             double encoder_seq) {
   const auto wide = [](int64_t n) { return static_cast<double>(n); };
   const double source = encoder_seq > 0 ? encoder_seq : seq;  // what cross attention sees
   const bool sparse = t.index_topk > 0;
-  const int64_t dims = sparse ? 2 * t.kv_rank + t.qk_rope_dim : query_dim(t) + value_dim(t);
-  const auto pair = static_cast<double>(2 * t.heads * dims);
   const auto scored = static_cast<double>(2 * t.index_heads * t.index_dim);
   const auto state = static_cast<double>(2 * t.recurrence.values() * t.recurrence.state);
   const auto products = [&](const LayerKind& kind, const Count& count) {
     const bool encodes = t.encoder_layers > 0 && !kind.cross;
     const double tokens = encodes ? source : seq;
     double flops = 2 * tokens * wide(count.matrices);
+    const LayerShape shape = layer_shape(t, kind);
+    const auto pair = static_cast<double>(2 * shape.heads * attended_width(t, shape));
     if (kind.attends()) {
       LayerKind seen = kind;
       if (sparse) seen.window = t.index_topk;
@@ -283,7 +310,7 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
     if (kind.recurs()) flops += tokens * state * (kind.mixer == Mixer::mamba2 ? 2 : 3);
     if (kind.cross) {
       // Keys and values are projected from the encoder's output.
-      const auto kv = static_cast<double>(2 * t.kv_heads * t.head_dim * t.hidden);
+      const auto kv = static_cast<double>(2 * shape.kv_heads * shape.head_dim * t.hidden);
       flops += 2 * (source - tokens) * kv + pair * tokens * source;
     }
     return flops;
@@ -296,6 +323,15 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
     flops += wide(t.mtp_layers) * products(prediction_kind(t), module);
   }
   return sequences * flops + head_matmul_flops(t, sequences, seq);
+}
+
+double training_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
+                             double encoder_seq) {
+  int64_t indexers = t.mtp_layers > 0 && prediction_kind(t).indexes ? t.mtp_layers : 0;
+  for (const auto& [kind, layers] : kinds_of(t)) indexers += kind.indexes ? layers : 0;
+  const auto read = static_cast<double>(indexers * indexer_parameters(t).matrices);
+  return 3 * forward_matmul_flops(t, sequences, seq, causal, encoder_seq) -
+         2 * sequences * seq * read;
 }
 
 double head_matmul_flops(const Transformer& t, double sequences, double seq) {
@@ -336,10 +372,15 @@ Transformer pruned(const Transformer& model, const Pruning& p) {
   if (!t.mixers.empty()) t.mixers.resize(static_cast<size_t>(t.layers));
   if (!t.bare.empty()) t.bare.resize(static_cast<size_t>(t.layers));
   if (!t.indexers.empty()) t.indexers.resize(static_cast<size_t>(t.layers));
-  const int64_t group = t.heads / t.kv_heads;
-  t.kv_heads = kept(t.kv_heads, p.heads);
-  t.heads = t.kv_heads * group;
-  t.ffn = kept_width(t.ffn, p.ffn);
+  if (!t.shape_of.empty()) t.shape_of.resize(static_cast<size_t>(t.layers));
+  const auto prune = [&p](int64_t& heads, int64_t& kv_heads, int64_t& ffn) {
+    const int64_t group = heads / kv_heads;
+    kv_heads = kept(kv_heads, p.heads);
+    heads = kv_heads * group;
+    ffn = kept_width(ffn, p.ffn);
+  };
+  prune(t.heads, t.kv_heads, t.ffn);
+  for (LayerShape& s : t.shapes) prune(s.heads, s.kv_heads, s.ffn);
   t.moe_ffn = kept_width(t.moe_ffn, p.ffn);
   t.shared_ffn = kept_width(t.shared_ffn, p.ffn);
   t.hidden = kept_width(t.hidden, p.hidden);

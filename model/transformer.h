@@ -46,10 +46,24 @@ struct LayerKind {
   Mixer mixer = Mixer::attention;
   bool mlp = true;       // an MLP or experts follow the mixer
   bool indexes = false;  // chooses the keys of its queries, and of later layers that do not
+  uint8_t shape = 0;     // 0: the model's own sizes; else Transformer::shapes, counted from 1
 
   bool attends() const { return mixer == Mixer::attention; }
   bool recurs() const { return mixer == Mixer::mamba2 || mixer == Mixer::gated_delta_net; }
   auto operator<=>(const LayerKind&) const = default;
+};
+
+// Sizes in which a layer can differ from others of its model.
+struct LayerShape {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;   // of queries and keys
+  int64_t value_dim = 0;  // of values
+  bool sinks = false;
+  bool shared_values = false;
+  int64_t ffn = 0;
+
+  auto operator<=>(const LayerShape&) const = default;
 };
 
 // Sizes of the recurrent mixers.  Every head has a state of `state` x `head_dim` numbers.
@@ -92,6 +106,8 @@ struct Transformer {
   QkNormWeights qk_norm_weights = QkNormWeights::of_head;
   bool branch_norms = false;     // attention and MLP end in a norm, too (Gemma 2, GLM-4)
   bool attention_sinks = false;  // one learned logit a head (gpt-oss)
+  bool shared_values = false;    // values are what keys are made of: no projection of their own
+  bool value_norm = false;       // RMS norm without weights on values (Gemma 4)
   int64_t sliding_window = 0;    // keys each query sees; 0 = all
   std::vector<int64_t> windows;  // of each layer, where they differ; empty: sliding_window
   std::vector<Mixer> mixers;     // of each layer; empty: all attend
@@ -131,7 +147,13 @@ struct Transformer {
   // Multi-head latent attention; kv_rank 0 = ordinary attention.
   int64_t q_rank = 0;  // 0: queries are projected directly
   int64_t kv_rank = 0;
-  int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
+  int64_t qk_nope_dim = 0, qk_rope_dim = 0;
+  int64_t v_dim = 0;  // of ordinary attention, too, where it is not head_dim (MiMo-V2); else 0
+
+  // Layers of other sizes than heads, kv_heads, head_dim, v_dim, attention_sinks, shared_values and
+  // ffn say (Gemma 4, MiMo-V2, models that a search made of others: Puzzle, arXiv 2411.19146).
+  std::vector<LayerShape> shapes;
+  std::vector<uint8_t> shape_of;  // of each layer, as LayerKind::shape; empty: 0 everywhere
 
   // Latent attention to chosen keys (DeepSeek-V3.2: DeepSeek Sparse Attention); 0 = to all.
   int64_t index_topk = 0;   // keys that each query attends to
@@ -142,8 +164,18 @@ struct Transformer {
   bool operator==(const Transformer&) const = default;
 };
 
-// Weights of the norms of queries and keys, `q` and `key` wide.
-int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key);
+// Parameters of a part of a layer.
+struct PartParameters {
+  int64_t matrices = 0;  // tokens are multiplied with them
+  int64_t vectors = 0;   // biases, norms and the like, which tensor parallelism splits as matrices
+  int64_t whole = 0;     // ... and those that each of its ranks holds
+};
+PartParameters recurrent_parameters(const Transformer& t, Mixer mixer);
+// Of what scores keys for sparse attention: every rank holds all of it.
+PartParameters indexer_parameters(const Transformer& t);
+
+// Weights of the norms of queries and keys, `q` and `key` wide, of heads of such a width.
+int64_t qk_norm_parameters(const Transformer& t, int64_t q, int64_t key, int64_t head_dim);
 
 // Width that a recurrent mixer projects its input to: a gate and values, two vectors of keys and,
 // of each head, the step of a state space or both gates of the delta rule.
@@ -156,9 +188,13 @@ bool has_recurrent_layers(const Transformer& t);
 // Norms of `hidden` in a layer, those of a prediction module among them.
 int64_t layer_norms(const Transformer& t, const LayerKind& kind);
 
-// Width of a head's queries and keys, and of its values.
-int64_t query_dim(const Transformer& t);
-int64_t value_dim(const Transformer& t);
+// Sizes of the layers that have no shape of their own; of one kind of layers; of all that there
+// are, the model's first.
+LayerShape own_shape(const Transformer& t);
+LayerShape layer_shape(const Transformer& t, const LayerKind& kind);
+std::vector<LayerShape> all_shapes(const Transformer& t);
+// Width of what queries, keys and values are projected to, by heads in a layer of this shape.
+int64_t projected_width(const LayerShape& shape);
 
 // REQUIRES: 0 <= layer < layers.
 LayerKind layer_kind(const Transformer& t, int64_t layer);
@@ -196,7 +232,15 @@ int64_t masked_head_parameters(const Transformer& t);
 // three and four times this for heads = kv_heads, ffn = 4h.
 double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
                             double encoder_seq = 0);
-// How many of them are the head's.
+// Elements that a head of a query is multiplied with for each key: in scores and in their sum of
+// values, or both in the latent space.
+int64_t attended_width(const Transformer& t, const LayerShape& shape);
+// FLOPs of a training step, model FLOPs as MFU counts them: three times the forward, but for the
+// gradients of what indexers read.  They learn by a loss of their own, from inputs that are cut off
+// (x.detach(), qr.detach() in Megatron-Core's experimental_attention_variant/dsa.py).
+double training_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
+                             double encoder_seq = 0);
+// How many of the forward's are the head's.
 double head_matmul_flops(const Transformer& t, double sequences, double seq);
 
 // ----------------------------------------------------------------------------------------- pruning

@@ -25,7 +25,7 @@ bool writes(const Value& tree, std::string_view section, std::string_view key,
 // Decoders, encoders and T5 as Megatron-LM of 2021 had them.
 bool is_of_that_time(const Transformer& model) {
   return model.norm == Norm::layer_norm && !model.gated && model.kv_heads == model.heads &&
-         model.kv_rank == 0 && model.experts == 0 && model.mtp_layers == 0;
+         model.shapes.empty() && model.kv_rank == 0 && model.experts == 0 && model.mtp_layers == 0;
 }
 
 bool is_of_that_time(const Plan& plan) {

@@ -68,8 +68,8 @@ double pairs_of(const LayerKind& kind, int64_t queries, int64_t keys) {
 Work cached_attention(const Shard& s, const LayerKind& kind) {
   const int64_t seen = kind.window > 0 ? std::min(s.keys, kind.window) : s.keys;
   const bool latent = s.model.kv_rank > 0;
-  const int64_t query_width = latent ? s.model.kv_rank + s.model.qk_rope_dim : query_dim(s.model);
-  const int64_t value_width = latent ? s.model.kv_rank : value_dim(s.model);
+  const int64_t query_width = latent ? s.model.kv_rank + s.model.qk_rope_dim : s.query_dim;
+  const int64_t value_width = latent ? s.model.kv_rank : s.value_dim;
   Work w;
   w.kind = WorkKind::attention_forward;
   w.dtype = s.plan.precision.params;
@@ -94,8 +94,8 @@ std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind
   if (s.plan.mode == StepMode::decode) return {cached_attention(s, kind)};
   const int64_t split = exchange_ranks(s), ring = ring_ranks(s);
   const bool chosen = s.model.index_topk > 0;  // in the latent space (sparse_attention.cc)
-  const int64_t query_width = chosen ? s.model.kv_rank + s.model.qk_rope_dim : query_dim(s.model);
-  const int64_t value_width = chosen ? s.model.kv_rank : value_dim(s.model);
+  const int64_t query_width = chosen ? s.model.kv_rank + s.model.qk_rope_dim : s.query_dim;
+  const int64_t value_width = chosen ? s.model.kv_rank : s.value_dim;
   Work w;
   w.kind = backward ? WorkKind::attention_backward : WorkKind::attention_forward;
   w.dtype = s.plan.precision.params;
@@ -382,7 +382,7 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   PassWriter& p = c.pass;
   const Bytes context_bytes = s.bytes(s.tokens, s.context);
   const int64_t seq = s.seq, keys = s.keys;
-  const int64_t dim = query_dim(s.model), value = value_dim(s.model);
+  const int64_t dim = s.query_dim, value = s.value_dim;
   const int64_t rows = s.plan.micro_batch * s.heads * seq;
   const Bytes square = s.bytes(rows, keys);
   SavedCore t;
@@ -437,7 +437,7 @@ TensorIndex unfused_core_backward(const LayerContext& c, SavedCore& t) {
   const Shard& s = c.shard;
   PassWriter& p = c.pass;
   const int64_t seq = s.seq, keys = s.keys;
-  const int64_t dim = query_dim(s.model), value = value_dim(s.model);
+  const int64_t dim = s.query_dim, value = s.value_dim;
   const int64_t rows = s.plan.micro_batch * s.heads * seq;
   const Bytes square = s.bytes(rows, keys);
   p.compute("attention transpose backward",

@@ -301,7 +301,7 @@ void rotate_by_operators(const LayerContext& c, ForwardMode mode, SavedAttention
   // The products keep the cosines and sines that were looked up for each token, for queries and for
   // keys; all heads share them.
   t.rotated = p.allocate("rotated queries and keys",
-                         s.bytes(s.tokens, s.q + s.key + 4 * s.model.head_dim), saved(mode));
+                         s.bytes(s.tokens, s.q + s.key + 4 * s.query_dim), saved(mode));
   for (TensorIndex& tensor : temporaries) p.free(tensor);
 }
 
@@ -339,28 +339,36 @@ int64_t gate_width(const LayerContext& c) {
   return c.shard.model.attention_gate ? c.shard.q : 0;
 }
 
+// Of what has a norm before attention.
+int64_t normed_width(const LayerContext& c) {
+  const Shard& s = c.shard;
+  return s.q + s.key + (s.model.value_norm ? s.value : 0);
+}
+
 // Queries, keys and values of ordinary attention: fills `t.qkv`.
 void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
   const Transformer& model = s.model;
   const Kernels& kernels = s.plan.kernels;
   // Of three products those of queries and values are the first and the third.
-  const int64_t others = repeats_alternate_products(c, mode) ? s.q + s.value : 0;
+  const int64_t values = s.projected - s.q - s.key;
+  const int64_t others = repeats_alternate_products(c, mode) ? s.q + values : 0;
   const bool converted = norm_quantizes(c) && !model.shared_norm;
   t.qkv = column_parallel_forward(c, mode, "qkv", "queries, keys, values", t.norm_output,
-                                  s.qkv + gate_width(c) - others, {.converted = converted});
+                                  s.projected + gate_width(c) - others, {.converted = converted});
   if (keeps_alternate_products(c, mode))
     t.kept_qkv =
         c.pass.allocate("queries and values", s.bytes(s.tokens, s.q + s.value), saved(mode));
   if (mode == ForwardMode::discard && !model.shared_norm && !holds_variables(c))
     c.pass.free(t.norm_output);
   if (model.attention_bias && !kernels.fused_bias) {
-    c.pass.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
+    c.pass.compute("qkv bias",
+                   s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.projected) * 2));
   }
   if (model.qk_norm) {
-    const Bytes qk = s.bytes(s.tokens, s.q + s.key);
-    c.pass.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
-    t.qk_normed = c.pass.allocate("query and key norm output", qk, saved(mode));
+    const Bytes normed = s.bytes(s.tokens, normed_width(c));
+    c.pass.compute("query and key norm", s.memory_bound(Kernel::rms_norm, normed * 2));
+    t.qk_normed = c.pass.allocate("query and key norm output", normed, saved(mode));
   }
   if (model.positions == Positions::rotary) rotate(c, mode, t);
 }
@@ -377,14 +385,18 @@ TensorIndex projected_backward(const LayerContext& c, SavedAttention& t, TensorI
     rotate_back_by_operators(c);
   }
   if (model.qk_norm) {
-    c.pass.compute("query and key norm backward",
-                   s.memory_bound(Kernel::rms_norm_backward, qk * 3));
+    c.pass.compute(
+        "query and key norm backward",
+        s.memory_bound(Kernel::rms_norm_backward, s.bytes(s.tokens, normed_width(c)) * 3));
     c.pass.free(t.qk_normed);
-    if (model.qk_norm_weights == QkNormWeights::of_head) reduce_after(c, 2 * model.head_dim);
+    if (model.qk_norm_weights == QkNormWeights::of_head) reduce_after(c, 2 * s.query_dim);
   }
-  if (model.attention_bias) bias_gradient(c, "qkv", s.tokens, s.qkv);
-  return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output, s.qkv + gate_width(c),
-                                  input);
+  if (s.shared_values)
+    c.pass.compute("key and value gradient sum",
+                   s.memory_bound(Kernel::add, s.bytes(s.tokens, s.key) * 3));
+  if (model.attention_bias) bias_gradient(c, "qkv", s.tokens, s.projected);
+  return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output,
+                                  s.projected + gate_width(c), input);
 }
 
 bool is_latent(const LayerContext& c) {

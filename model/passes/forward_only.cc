@@ -21,10 +21,10 @@ LayerKind kind_of(const Transformer& model, const StageContent& content, int64_t
 
 // The layers of a stage, kept for nothing.  Owns `received`; kNoTensor where the stage begins with
 // the embedding.
-TensorIndex forward_alone(const Shard& shard, PassWriter& pass, const StageContent& content,
+TensorIndex forward_alone(const LayerShards& shards, PassWriter& pass, const StageContent& content,
                           TensorIndex received) {
   StageBuckets buckets;
-  const LayerContext outside{shard, pass, pass, buckets};
+  const LayerContext outside{shards.own(), pass, pass, buckets};
   TensorIndex stream = received;
   if (content.embedding) {
     Forward<SavedEmbedding> embedding = embedding_forward(outside);
@@ -32,7 +32,8 @@ TensorIndex forward_alone(const Shard& shard, PassWriter& pass, const StageConte
     pass.free(embedding.saved.mask);
   }
   for (int64_t i = 0; i < content.layers; ++i) {
-    const LayerContext c = outside.layer(static_cast<int>(i), kind_of(shard.model, content, i));
+    const LayerKind kind = kind_of(shards.own().model, content, i);
+    const LayerContext c = outside.with(shards.of(kind)).layer(static_cast<int>(i), kind);
     const Forward<SavedLayer> layer = layer_forward(c, ForwardMode::discard, stream);
     pass.free(stream);
     stream = layer.output;
@@ -78,7 +79,8 @@ void write_sampling(const Shard& s, PassWriter& pass, TensorIndex& stream) {
 StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model, const Plan& plan,
                                  const StageContent& content) {
   STEPCAST_CHECK(!plan.trains() && model.encoder_layers == 0, "a decoder's forward");
-  const Shard shard(model, plan);
+  const LayerShards shards(model, plan);
+  const Shard& shard = shards.own();
   OpGraph& graph = builder.graph();
   const auto table = static_cast<TensorTableId>(graph.tensor_tables.size());
   graph.tensor_tables.emplace_back();
@@ -89,7 +91,7 @@ StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model
   if (!content.embedding)
     received = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
                              MemoryCategory::activations);
-  TensorIndex stream = forward_alone(shard, pass, content, received);
+  TensorIndex stream = forward_alone(shards, pass, content, received);
   if (content.head) write_sampling(shard, pass, stream);
   if (pass.empty()) pass.compute("pass through", shard.memory_bound(Kernel::none, {}));
   pass.free(stream);  // leaves with the transfer
@@ -101,12 +103,14 @@ StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model
 int64_t linear_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
   StageContent layers = content;
   layers.embedding = layers.head = false;
-  const Shard s(model, plan);
+  const LayerShards shards(model, plan);
   int64_t biases = 0;  // split like the layers they belong to
-  if (model.attention_bias) biases += s.qkv;
-  if (model.mlp_bias) biases += s.up;
-  return stage_parameters(model, plan, layers) - shared_parameters(model, layers) -
-         biases * content.layers;
+  for (int64_t i = 0; i < content.layers; ++i) {
+    const Shard& s = shards.of(kind_of(model, content, i));
+    if (model.attention_bias) biases += s.projected;
+    if (model.mlp_bias) biases += s.up;
+  }
+  return stage_parameters(model, plan, layers) - shared_parameters(model, layers) - biases;
 }
 
 Bytes stored_parameters(const Transformer& model, const Plan& plan, const StageContent& content,
@@ -128,18 +132,19 @@ Bytes stored_parameters(const Transformer& model, const Plan& plan, const StageC
 
 Bytes cache_bytes(const Transformer& model, const Plan& plan, const StageContent& content,
                   int64_t tokens) {
-  const Shard s(model, plan);
-  const int64_t width = model.kv_rank > 0 ? model.kv_rank + model.qk_rope_dim : s.key + s.value;
-  int64_t kept = 0;  // tokens of all layers
+  const LayerShards shards(model, plan);
+  int64_t kept = 0;  // elements of all layers
   for (int64_t i = 0; i < content.layers; ++i) {
     const LayerKind kind = kind_of(model, content, i);
     if (kind.bidirectional) continue;  // no token comes after those that have been seen
     // A window's cache is a ring buffer.
     const int64_t most =
         kind.window > 0 ? kind.window * std::max<int64_t>(1, tokens / plan.seq) : tokens;
-    kept += std::min(tokens, most);
+    const Shard& s = shards.of(kind);
+    kept += std::min(tokens, most) *
+            (model.kv_rank > 0 ? model.kv_rank + model.qk_rope_dim : s.key + s.value);
   }
-  return s.bytes(kept, width, plan.precision.kv_cache.value_or(plan.precision.params));
+  return shards.own().bytes(kept, 1, plan.precision.kv_cache.value_or(plan.precision.params));
 }
 
 int64_t step_tokens(const Plan& plan) {
@@ -167,13 +172,16 @@ double inference_flops(const Transformer& model, const Plan& plan, bool causal) 
   const double two = forward_matmul_flops(run, sequences, 2, false);
   const double all = one + (two - 2 * one) / 2 * (seq - 1);
   if (!causal) return all;
-  double unseen = 0;  // keys that windows end before
+  double unseen = 0;  // products with keys that windows end before
   for (int64_t i = 0; i < run.layers; ++i) {
-    const int64_t window = layer_kind(run, i).window;
-    if (window > 0) unseen += static_cast<double>(std::max<int64_t>(0, plan.seq - window));
+    const LayerKind kind = layer_kind(run, i);
+    const LayerShape shape = layer_shape(run, kind);
+    const int64_t pair = 2 * shape.heads * (shape.head_dim + shape.value_dim);
+    if (kind.window > 0)
+      unseen += static_cast<double>(std::max<int64_t>(0, plan.seq - kind.window)) *
+                static_cast<double>(pair);
   }
-  const int64_t pair = 2 * run.heads * (query_dim(run) + value_dim(run));
-  return all - sequences * unseen * static_cast<double>(pair);
+  return all - sequences * unseen;
 }
 
 // ------------------------------------------------------------------------------------ distillation
@@ -215,13 +223,14 @@ TensorIndex write_teacher(const Plan& plan, PassWriter& pass) {
   STEPCAST_CHECK(plan.teacher_stages.size() == 1, "whose stage?");
   Plan alone = plan;
   alone.recompute = Recompute::none;  // no backward, for which some of it would be kept
-  const Shard s(*alone.teacher, alone);
+  const LayerShards shards(*alone.teacher, alone);
+  const Shard& s = shards.own();
   const StageContent& own = alone.teacher_stages.front();
   TensorIndex received = kNoTensor;
   if (!own.embedding)
     received =
         pass.allocate("teacher residual stream", teacher_stream(plan), MemoryCategory::activations);
-  TensorIndex stream = forward_alone(s, pass, own, received);
+  TensorIndex stream = forward_alone(shards, pass, own, received);
   if (own.head) return write_teacher_head(s, pass, stream);
   pass.free(stream);  // leaves with the student's
   return kNoTensor;

@@ -57,9 +57,13 @@ struct StageTensors {
 // The shapes of a stage's layers, those of an encoder apart.
 struct StageShards {
   StageShards(const Transformer& model, const Plan& plan)
-      : own(model, plan), encoder(model, plan, encoder_tokens(model, plan)) {}
+      : layers(model, plan), own(layers.own()), encoder(model, plan, encoder_tokens(model, plan)) {}
+  StageShards(const StageShards&) = delete;
+  StageShards& operator=(const StageShards&) = delete;
 
-  const Shard own, encoder;
+  const LayerShards layers;
+  const Shard& own;  // outside the layers
+  const Shard encoder;
 
  private:
   static int64_t encoder_tokens(const Transformer& model, const Plan& plan) {
@@ -175,11 +179,13 @@ LayerContext StageFlow::layer(int64_t i) const {
   const LayerKind kind = content_.kinds.empty() ? layer_kind(shards_.own.model, 0)
                                                 : content_.kinds[static_cast<size_t>(i)];
   const bool encodes = content_.encodes && i < first_decoder_layer(content_);
-  return (encodes ? encoder_ : own_).layer(static_cast<int>(i), kind);
+  if (encodes) return encoder_.layer(static_cast<int>(i), kind);
+  return own_.with(shards_.layers.of(kind)).layer(static_cast<int>(i), kind);
 }
 
 LayerContext StageFlow::prediction(int64_t i) const {
-  return own_.layer(static_cast<int>(content_.layers + i), prediction_kind(shards_.own.model));
+  const LayerKind kind = prediction_kind(shards_.own.model);
+  return own_.with(shards_.layers.of(kind)).layer(static_cast<int>(content_.layers + i), kind);
 }
 
 bool StageFlow::recomputes_predictions(const Plan& plan) {

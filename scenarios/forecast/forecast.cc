@@ -167,9 +167,9 @@ double seconds_at_peak(const OpGraph& graph, const Gpu& gpu) {
 
 // Of a training step.
 double full_attention_flops(const Transformer& model, const Plan& plan) {
-  return 3 * forward_matmul_flops(model, static_cast<double>(plan.global_batch),
-                                  static_cast<double>(plan.seq), false,
-                                  static_cast<double>(plan.encoder_seq)) +
+  return training_matmul_flops(model, static_cast<double>(plan.global_batch),
+                               static_cast<double>(plan.seq), false,
+                               static_cast<double>(plan.encoder_seq)) +
          teacher_flops(plan, false);
 }
 
@@ -188,20 +188,20 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   StepFlops flops;
   flops.full_attention = full_attention_flops(model, plan);
   flops.causal_attention =
-      3 * forward_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
+      training_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
   flops.executed = executed_flops(graph);
   flops.korthikanti = flops.full_attention;
   if (plan.recompute == Recompute::selective && plan.recompute_modules.core_attention) {
     // Attention products alone: what a model of twice the sequence would add.
     const bool sparse = model.index_topk > 0;
-    const int64_t width =
-        sparse ? 2 * model.kv_rank + model.qk_rope_dim : query_dim(model) + value_dim(model);
     const double keys = sparse ? std::min(seq, static_cast<double>(model.index_topk)) : seq;
-    int64_t attending = 0;
-    for (int64_t layer = 0; layer < model.layers; ++layer)
-      attending += layer_kind(model, layer).attends() ? 1 : 0;
-    const double attention =
-        2 * sequences * seq * keys * static_cast<double>(model.heads * width * attending);
+    int64_t width = 0;  // of all heads of all layers
+    for (int64_t layer = 0; layer < model.layers; ++layer) {
+      const LayerKind kind = layer_kind(model, layer);
+      const LayerShape shape = layer_shape(model, kind);
+      if (kind.attends()) width += shape.heads * attended_width(model, shape);
+    }
+    const double attention = 2 * sequences * seq * keys * static_cast<double>(width);
     flops.korthikanti += 3 * attention;
   } else if (plan.recompute == Recompute::full) {
     flops.korthikanti += forward - head_matmul_flops(model, sequences, seq);

@@ -416,10 +416,15 @@ int64_t embedding_parameters(const Transformer& t) {
 // Bytes that one more token takes in the cache of a decoder.
 double cache_bytes_per_token(const Transformer& t) {
   if (t.bidirectional) return 0;
-  const int64_t width = t.kv_rank > 0 ? t.kv_rank + t.qk_rope_dim : 2 * t.kv_heads * t.head_dim;
-  const int64_t attending = t.mixers.empty() ? t.layers - t.encoder_layers
-                                             : std::ranges::count(t.mixers, Mixer::attention);
-  return 2.0 * static_cast<double>(width) * static_cast<double>(attending) +
+  int64_t width = 0;  // of all layers
+  for (int64_t i = t.encoder_layers; i < t.layers; ++i) {
+    const LayerKind kind = layer_kind(t, i);
+    const LayerShape shape = layer_shape(t, kind);
+    if (kind.attends())
+      width += t.kv_rank > 0 ? t.kv_rank + t.qk_rope_dim
+                             : shape.kv_heads * (shape.head_dim + shape.value_dim);
+  }
+  return 2.0 * static_cast<double>(width) +
          2.0 * static_cast<double>(t.index_dim) *
              static_cast<double>(t.indexers.empty() ? t.layers : std::ranges::count(t.indexers, 1));
 }
@@ -444,9 +449,10 @@ void fill_step(const Scenario& s, ModelSize& size) {
   const auto sequences = static_cast<double>(s.plan.global_batch);
   const auto seq = static_cast<double>(s.plan.seq);
   const double forward = forward_matmul_flops(s.model, sequences, seq, false);
-  size.flops = 3 * forward;
-  size.causal_flops = 3 * forward_matmul_flops(s.model, sequences, seq, true);
-  size.recomputed_flops = 4 * forward - head_matmul_flops(s.model, sequences, seq);
+  size.flops = training_matmul_flops(s.model, sequences, seq, false);
+  size.causal_flops = training_matmul_flops(s.model, sequences, seq, true);
+  const double cut_off = 3 * forward - size.flops;  // gradients that nobody reads
+  size.recomputed_flops = 4 * forward - head_matmul_flops(s.model, sequences, seq) - cut_off;
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ constexpr MissingPart kMissingParts[] = {
     {"swa_num_key_value_heads", "heads of other sizes in layers with a window"},
     {"global_head_dim", "heads of other sizes in layers without a window"},
     {"hidden_size_per_layer_input", "embeddings of each layer"},
+    {"enable_moe_block", "an MLP beside the experts, each with norms of its own"},
     {"lm_head_bias", "a bias of the head"},
     {"attention_out_bias", "a bias of the output projection alone"},
     {"num_kv_shared_layers", "keys and values that several layers share"},
@@ -68,7 +69,8 @@ bool family_has(const ModelFamily& family, const Value& model, std::string_view 
   const ConfigKey known = find_config_key(family, key);
   if (known.use != KeyUse::read) return false;
   const std::string line = fmt::format("\n{}:", known.name);
-  if (family.defaults.find(line) != std::string_view::npos) return true;
+  for (const std::string_view text : {family.defaults, family.common})
+    if (text.find(line) != std::string_view::npos) return true;
   // A scenario that says which mixer its layers have.
   return known.name.starts_with("linear_") && model.find("linear_mixer") != nullptr;
 }

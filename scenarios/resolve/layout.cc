@@ -26,15 +26,17 @@ bool has_all(const FieldValues& v, Keys keys) {
   return std::all_of(keys.begin(), keys.end(), [&](Key k) { return v.has(k); });
 }
 
-bool kv_heads_fit(const Transformer& model, int64_t tp) {
+bool kv_heads_fit(int64_t kv_heads, int64_t tp) {
   // With fewer key-value heads than ranks, each is replicated.
-  return model.kv_heads <= 0 || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+  return kv_heads <= 0 || kv_heads % tp == 0 || tp % kv_heads == 0;
 }
 
 // What tp must divide and does not, in words; empty if it divides everything.
 std::string undivided(const Transformer& model, int64_t tp) {
-  if (model.heads % tp != 0) return fmt::format("num_attention_heads = {}", model.heads);
-  if (!kv_heads_fit(model, tp)) return fmt::format("num_key_value_heads = {}", model.kv_heads);
+  for (const LayerShape& s : all_shapes(model)) {
+    if (s.heads % tp != 0) return fmt::format("num_attention_heads = {}", s.heads);
+    if (!kv_heads_fit(s.kv_heads, tp)) return fmt::format("num_key_value_heads = {}", s.kv_heads);
+  }
   const Recurrence& r = model.recurrence;
   if (r.heads % tp != 0) return fmt::format("linear_num_value_heads = {}", r.heads);
   if (r.groups % tp != 0) return fmt::format("linear_num_key_heads = {}", r.groups);
@@ -44,7 +46,8 @@ std::string undivided(const Transformer& model, int64_t tp) {
     for (int64_t i = 0; i < model.layers && !dense; ++i)
       dense = layer_kind(model, i).mlp && !layer_kind(model, i).experts;
   }
-  if (dense && model.ffn % tp != 0) return fmt::format("intermediate_size = {}", model.ffn);
+  for (const LayerShape& s : all_shapes(model))
+    if (dense && s.ffn % tp != 0) return fmt::format("intermediate_size = {}", s.ffn);
   if (model.hidden % tp != 0) return fmt::format("hidden_size = {}", model.hidden);
   return {};
 }
@@ -469,16 +472,23 @@ double mixer_row(const Transformer& m, double tokens, double keys, double tp) {
 // Bytes of the largest tensor on one GPU.  Experts get the same numbers of tokens.
 double largest_tensor(const PlanInputs& in, const Plan& plan) {
   const Transformer& m = *in.model;
-  const Shard s(m, plan, std::max(plan.seq, plan.encoder_seq));
+  const LayerShards shards(m, plan, std::max(plan.seq, plan.encoder_seq));
+  const Shard& s = shards.own();
   const double tp = wide(plan.tp), tokens = std::max(1.0, wide(s.tokens)), keys = wide(s.keys);
   const int64_t of_expert = std::max((m.gated ? 2 : 1) * m.moe_ffn / plan.etp, expert_input(m));
   const double routed = wide(m.experts_per_token) * wide(plan.etp) * wide(of_expert) / tp;
-  double row = std::max({wide(s.hidden), wide(s.up), wide(s.qkv), routed,
-                         2 * wide(m.shared_ffn) / tp, mixer_row(m, tokens, keys, tp)}) *
-               s.element;
+  double row = std::max(
+      {wide(s.hidden), routed, 2 * wide(m.shared_ffn) / tp, mixer_row(m, tokens, keys, tp)});
+  int64_t heads = 0;
+  for (size_t i = 0; i <= m.shapes.size(); ++i) {
+    const Shard& of_layer = shards.of({.shape = static_cast<uint8_t>(i)});
+    row = std::max({row, wide(of_layer.up), wide(of_layer.qkv)});
+    heads = std::max(heads, of_layer.heads);
+  }
+  row *= s.element;
   constexpr double kFp32 = 4;
   if (plan.trains()) row = std::max(row, kFp32 * wide(s.logits()));
-  if (in.values.is("kernels.attention", false)) row = std::max(row, kFp32 * wide(s.heads) * keys);
+  if (in.values.is("kernels.attention", false)) row = std::max(row, kFp32 * wide(heads) * keys);
   return tokens * row;
 }
 
@@ -491,12 +501,14 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   const Transformer& m = *in.model;
   int64_t multiple = 1;
   in.values.read("parallel.vocab_multiple", multiple);
-  const double row =
-      std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + wide(multiple) * wide(plan.tp),
-                wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim),
+  double row =
+      std::max({wide(m.hidden), wide(m.vocab) + wide(multiple) * wide(plan.tp),
                 wide(plan.ep) * wide(plan.etp) * wide(m.hidden),
                 wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden),
                 mixer_row(m, std::max(1.0, seq), seq, 1)});
+  for (const LayerShape& s : all_shapes(m))
+    row = std::max({row, 2 * wide(s.ffn), wide(s.heads) * seq,
+                    wide(s.heads + 2 * s.kv_heads) * wide(std::max(s.head_dim, s.value_dim))});
   const double bytes =
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
   constexpr double kTebibyte = 1099511627776;
@@ -540,11 +552,16 @@ void check_heads(const PlanInputs& in, const Plan& plan) {
                                                                : 1;
   const Transformer& m = *in.model;
   const bool latent = m.kv_rank > 0;
-  const bool heads = m.heads % (plan.tp * ranks) == 0;
-  if (ranks == 1 || (heads && (latent || m.kv_heads % (plan.tp * ranks) == 0))) return;
+  const auto splits = [&](const LayerShape& s) {
+    return s.heads % (plan.tp * ranks) == 0 && (latent || s.kv_heads % (plan.tp * ranks) == 0);
+  };
+  const std::vector<LayerShape> shapes = all_shapes(m);
+  const auto whole = std::ranges::find_if_not(shapes, splits);
+  if (ranks == 1 || whole == shapes.end()) return;
   const bool inner = plan.cp_comm == CpComm::hierarchical;
-  const std::string what = heads ? fmt::format("num_key_value_heads = {}", m.kv_heads)
-                                 : fmt::format("num_attention_heads = {}", m.heads);
+  const std::string what = whole->heads % (plan.tp * ranks) == 0
+                               ? fmt::format("num_key_value_heads = {}", whole->kv_heads)
+                               : fmt::format("num_attention_heads = {}", whole->heads);
   in.values.refuse(
       "E210", inner ? Key("parallel.cp_inner") : Key("parallel.cp"),
       fmt::format("tp * {} = {} does not divide {}, which an all-to-all spreads over these ranks",

@@ -112,11 +112,13 @@ class Collector {
   }
 
   Levels start(const ModelFamily& family) {
-    return {
-        &family,
-        std::string(family.name),
-        {{WrittenIn::defaults,
-          parse_embedded(problems_, "defaults of " + std::string(family.name), family.defaults)}}};
+    Levels levels{&family, std::string(family.name), {}};
+    for (const std::string_view text : {family.common, family.defaults})
+      if (!text.empty())
+        levels.all.push_back(
+            {WrittenIn::defaults,
+             parse_embedded(problems_, "defaults of " + std::string(family.name), text)});
+    return levels;
   }
 
   std::optional<Levels> from_preset(const Value& name) {
@@ -407,6 +409,7 @@ class ModelReader {
     check_experts();
     check_mixers();
     read_window();
+    if (ok_) read_shapes();
     if (ok_) check_size();
     if (!ok_) return {};
     return t_;
@@ -492,6 +495,7 @@ class ModelReader {
     t_.branch_norms = flag("branch_norms", false);
     if (flag("alibi", false)) t_.positions = Positions::none;
     t_.attention_sinks = flag("attention_sinks", false);
+    t_.value_norm = flag("value_norm", false);
     t_.attention_gate = flag("attn_output_gate", false);
     t_.parallel_block = flag("parallel_attn", false);
     t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false) && !grouped_falcon();
@@ -530,6 +534,7 @@ class ModelReader {
   void read_latent_attention() {
     t_.kv_rank = whole("kv_lora_rank", 0, kMostWidth, 0);
     if (t_.kv_rank == 0) {
+      t_.v_dim = whole("v_head_dim", 0, kMostHeads, 0);  // of ordinary attention (MiMo-V2)
       if (whole("index_topk", 0, kMostRows, 0) > 0 && ok_)
         refuse("E127", "an indexer chooses keys of latent attention: index_topk needs kv_lora_rank",
                place({"kv_lora_rank", "index_topk"}));
@@ -626,6 +631,7 @@ class ModelReader {
       const bool one = flag("multi_query", false) && !grouped_falcon();
       t_.kv_heads = one ? 1 : whole("num_key_value_heads", 1, kMostHeads, t_.heads);
       t_.head_dim = whole("head_dim", 1, kMostHeads, 0);
+      read_blocks();
     }
   }
 
@@ -659,6 +665,7 @@ class ModelReader {
       for (const char letter : text.value_or("")) add_word(std::string(1, letter), pattern->mark);
       return;
     }
+    if (const Value* windows = find("hybrid_layer_pattern")) return read_window_bits(*windows);
     const Value* types = find("layer_types");
     if (types != nullptr && types->kind != Value::Kind::sequence)
       return refuse("E107", "'layer_types' must be a list of words", types->mark);
@@ -672,6 +679,18 @@ class ModelReader {
       return w == LayerWord::attention || w == LayerWord::window;
     };
     if (!matter && std::ranges::all_of(words_, attends)) words_.clear();
+  }
+
+  // 1 for each layer with a window, else 0 (MiMo-V2).
+  void read_window_bits(const Value& bits) {
+    if (bits.kind != Value::Kind::sequence)
+      return refuse("E107", "'hybrid_layer_pattern' must be a list of 0 and 1", bits.mark);
+    for (const Value& bit : bits.items) {
+      const auto n = read_whole(bit, "hybrid_layer_pattern", problems_, 0, 1);
+      ok_ = ok_ && n.has_value();
+      if (!ok_) return;
+      words_.push_back(*n == 1 ? LayerWord::window : LayerWord::attention);
+    }
   }
 
   // Whether there is something that one layer has and another does not.
@@ -851,6 +870,8 @@ class ModelReader {
                               find("shared_expert_intermediate_size") != nullptr;
     if (shared_alone)
       t_.ffn = whole("shared_expert_intermediate_size", 1, kMostWidth * 16, 1);
+    else if (!blocks_.empty())
+      t_.ffn = std::max<int64_t>(t_.ffn, 1);
     else if (find("intermediate_size") != nullptr)
       t_.ffn = whole("intermediate_size", 1, kMostWidth * 16, 1);
     else if (t_.experts > 0 && t_.dense_layers == 0 && t_.expert_layers.empty())
@@ -865,7 +886,9 @@ class ModelReader {
   // decoder_sparse_step and Llama 4's interleave_moe_layer_step ((layer + 1) % step = 0), from the
   // leading dense layers on and but for those that mlp_only_layers names.
   void read_expert_layers() {
-    const int64_t every = whole("moe_layer_freq", 1, kMostLayers, 1);
+    const Value* bits = find("moe_layer_freq");
+    const bool listed = bits != nullptr && bits->kind == Value::Kind::sequence;
+    const int64_t every = listed ? 1 : whole("moe_layer_freq", 1, kMostLayers, 1);
     const int64_t step = whole("decoder_sparse_step", 1, kMostLayers, 1);
     std::vector<uint8_t> with(static_cast<size_t>(ok_ ? t_.layers : 0), 1);
     for (size_t i = 0; i < with.size(); ++i) {
@@ -873,6 +896,7 @@ class ModelReader {
       with[i] = layer >= t_.dense_layers && layer % every == 0 && (layer + 1) % step == 0;
       if (any_layer(LayerWord::experts)) with[i] = words_[i] == LayerWord::experts;
     }
+    if (listed) read_expert_bits(*bits, with);
     read_dense_list(with);
     read_mlp_types(with);
     const auto first = std::find(with.begin(), with.end(), 1);
@@ -882,6 +906,22 @@ class ModelReader {
       t_.dense_layers = 0;
       t_.expert_layers = std::move(with);
     }
+  }
+
+  // 1 for each layer with experts, else 0 (MiMo-V2).
+  void read_expert_bits(const Value& bits, std::vector<uint8_t>& with) {
+    if (bits.items.size() < with.size())
+      return refuse(
+          "E127",
+          fmt::format("moe_layer_freq names {} of the {} layers", bits.items.size(), with.size()),
+          bits.mark);
+    for (size_t i = 0; i < with.size(); ++i) {
+      const auto n = read_whole(bits.items[i], "moe_layer_freq", problems_, 0, 1);
+      ok_ = ok_ && n.has_value();
+      if (!ok_) return;
+      with[i] = *n == 1;
+    }
+    t_.dense_layers = 0;  // as far as the list says it
   }
 
   void read_dense_list(std::vector<uint8_t>& with) {
@@ -951,6 +991,158 @@ class ModelReader {
              place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
   }
 
+  // Sizes of heads and MLPs, where layers differ in them.
+  void read_shapes() {
+    std::vector<LayerShape> of(static_cast<size_t>(t_.layers), own_shape(t_));
+    const auto window = [&](size_t i) {
+      return (t_.windows.empty() ? t_.sliding_window : t_.windows[i]) > 0;
+    };
+    if (!blocks_.empty()) {  // (Puzzle, arXiv 2411.19146)
+      for (size_t i = 0; i < of.size(); ++i) {
+        if (blocks_[i].kv_heads > 0) of[i].kv_heads = blocks_[i].kv_heads;
+        if (blocks_[i].ffn > 0) of[i].ffn = blocks_[i].ffn;
+      }
+    } else if (find("global_head_dim") != nullptr) {  // of layers without a window (Gemma 4)
+      LayerShape shape = own_shape(t_);
+      shape.head_dim = shape.value_dim = whole("global_head_dim", 1, kMostHeads, shape.head_dim);
+      shape.shared_values = flag("attention_k_eq_v", false);
+      if (shape.shared_values)
+        shape.kv_heads = whole("num_global_key_value_heads", 1, kMostHeads, shape.kv_heads);
+      for (size_t i = 0; i < of.size(); ++i)
+        if (!window(i)) of[i] = shape;
+    } else if (find("swa_num_key_value_heads") != nullptr) {  // of layers with one (MiMo-V2)
+      LayerShape shape = own_shape(t_);
+      shape.heads = whole("swa_num_attention_heads", 1, kMostHeads, shape.heads);
+      shape.kv_heads = whole("swa_num_key_value_heads", 1, kMostHeads, shape.kv_heads);
+      shape.head_dim = whole("swa_head_dim", 1, kMostHeads, shape.head_dim);
+      shape.value_dim = whole("swa_v_head_dim", 1, kMostHeads, shape.value_dim);
+      shape.sinks = flag("add_swa_attention_sink_bias", shape.sinks);
+      for (size_t i = 0; i < of.size(); ++i)
+        if (window(i)) of[i] = shape;
+    }
+    if (ok_) set_shapes(of);
+  }
+
+  void set_shapes(const std::vector<LayerShape>& of) {
+    const LayerShape own = own_shape(t_);
+    for (const LayerShape& shape : of) {
+      const auto known = std::find(t_.shapes.begin(), t_.shapes.end(), shape);
+      const auto at = static_cast<size_t>(known - t_.shapes.begin());
+      if (shape != own && known == t_.shapes.end()) {
+        check_heads_of(shape);
+        t_.shapes.push_back(shape);
+      }
+      constexpr size_t kMostShapes = 255;
+      if (t_.shapes.size() > kMostShapes)
+        return refuse("E130", "not supported yet: layers of more than 256 sizes",
+                      place({"block_configs"}));
+      t_.shape_of.push_back(shape == own ? uint8_t{0} : static_cast<uint8_t>(at + 1));
+    }
+    if (t_.shapes.empty()) t_.shape_of.clear();
+  }
+
+  void check_heads_of(const LayerShape& shape) {
+    if (shape.heads % shape.kv_heads == 0) return;
+    refuse("E127",
+           fmt::format("{} key-value heads of some layers do not divide their {} heads",
+                       shape.kv_heads, shape.heads),
+           place({"swa_num_key_value_heads", "num_global_key_value_heads", "block_configs"}),
+           "each key-value head serves the same number of query heads");
+  }
+
+  // What one layer has: 0 key-value heads without attention, ffn 0 without an MLP.
+  struct Block {
+    int64_t kv_heads = 0, ffn = 0;
+  };
+
+  // {"attention": {"n_heads_in_group": 8, "no_op": false}, "ffn": {"ffn_mult": 5.25, ...}} for each
+  // layer: modeling_decilm.py of nvidia/Llama-3_3-Nemotron-Super-49B-v1.
+  void read_blocks() {
+    const Value* list = find("block_configs");
+    if (list == nullptr || !ok_) return;
+    if (list->kind != Value::Kind::sequence ||
+        static_cast<int64_t>(list->items.size()) != t_.layers)
+      return refuse("E127", "'block_configs' must be a list of mappings, one a layer", list->mark);
+    for (const Value& item : list->items) {
+      Block block;
+      const Value* attention = part_of_block(item, "attention", "n_heads_in_group");
+      const Value* ffn = part_of_block(item, "ffn", "ffn_mult");
+      if (!ok_) return;
+      if (attention != nullptr) {
+        const auto group = read_whole(*attention, "n_heads_in_group", problems_, 1, t_.heads);
+        ok_ = ok_ && group.has_value();
+        if (!ok_) return;
+        if (t_.heads % *group != 0)
+          return refuse("E127",
+                        fmt::format("n_heads_in_group = {} does not divide num_attention_heads = "
+                                    "{}",
+                                    *group, t_.heads),
+                        attention->mark);
+        block.kv_heads = t_.heads / *group;
+      }
+      if (ffn != nullptr) {
+        const auto times = read_number(*ffn, "ffn_mult", problems_, true);
+        ok_ = ok_ && times.has_value();
+        if (!ok_) return;
+        constexpr double kMost = 1024;
+        if (!(*times > 0 && *times <= kMost))
+          return refuse("E123", "'ffn_mult' must be above 0, at most 1024", ffn->mark);
+        constexpr int64_t kUnit = 256;
+        const auto width = static_cast<int64_t>(2 * *times * static_cast<double>(t_.hidden) / 3);
+        block.ffn = (width + kUnit - 1) / kUnit * kUnit;
+      }
+      if (attention == nullptr && ffn == nullptr)
+        return refuse("E130", "not supported yet: a layer that does nothing", item.mark);
+      blocks_.push_back(block);
+    }
+    take_blocks();
+  }
+
+  // The number that says the size of a block's part; nullptr if there is no such part.
+  const Value* part_of_block(const Value& block, std::string_view name, std::string_view size) {
+    const Value* part = block.find(name);
+    if (part == nullptr || !part->is_mapping()) {
+      refuse("E127", fmt::format("each of 'block_configs' must have a mapping '{}'", name),
+             block.mark);
+      return nullptr;
+    }
+    const auto is_set = [&](std::string_view key) {
+      const Value* v = part->find(key);
+      return v != nullptr && v->kind != Value::Kind::null && v->text != "false" &&
+             v->text != "False";
+    };
+    for (const std::string_view other :
+         {"replace_with_linear", "window_length", "sparsify", "num_sink_tokens"})
+      if (is_set(other)) {
+        refuse("E130", fmt::format("not supported yet: {} of a layer in block_configs", other),
+               part->find(other)->mark);
+        return nullptr;
+      }
+    if (is_set("no_op")) return nullptr;
+    const Value* found = part->find(size);
+    if (found == nullptr || !found->is_scalar())
+      refuse("E127", fmt::format("a layer in 'block_configs' does not say its {}", size),
+             part->mark);
+    return found;
+  }
+
+  // The widest layer is the model's own.
+  void take_blocks() {
+    bool all_attend = true, all_have_mlps = true;
+    t_.kv_heads = 0;
+    for (const Block& b : blocks_) {
+      t_.kv_heads = std::max(t_.kv_heads, b.kv_heads);
+      t_.ffn = std::max(t_.ffn, b.ffn);
+      all_attend = all_attend && b.kv_heads > 0;
+      all_have_mlps = all_have_mlps && b.ffn > 0;
+    }
+    if (t_.kv_heads == 0) t_.kv_heads = t_.heads;
+    for (const Block& b : blocks_) {
+      if (!all_attend) t_.mixers.push_back(b.kv_heads > 0 ? Mixer::attention : Mixer::none);
+      if (!all_have_mlps) t_.bare.push_back(b.ffn == 0);
+    }
+  }
+
   // One window for all layers, or a list if some have none.
   void read_window() {
     const int64_t window = whole("sliding_window", 0, kMostRows, 0);
@@ -995,6 +1187,7 @@ class ModelReader {
   Transformer t_;
   std::vector<std::string> missing_;
   std::vector<LayerWord> words_;  // of each layer; empty: all attend
+  std::vector<Block> blocks_;     // of each layer; empty: none is described so
   bool ok_ = true;
 };
 

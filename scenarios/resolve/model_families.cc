@@ -9,6 +9,22 @@ namespace stepcast {
 
 namespace {
 
+// What most decoders of two generations have in common: of Llama's, and of GPT-2's.
+constexpr std::string_view kGated = R"(
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)";
+constexpr std::string_view kPlain = R"(
+hidden_act: gelu
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: learned
+tie_word_embeddings: true
+)";
+
 // The classes' __init__ of transformers 4.57, src/transformers/models/*/configuration_*.py, and
 // what their modeling_*.py build whatever the configuration says.  Written in the vocabulary.
 constexpr std::array kModelTypes = {
@@ -19,12 +35,8 @@ intermediate_size: 11008
 num_hidden_layers: 32
 num_attention_heads: 32
 max_position_embeddings: 2048
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"mistral", R"(
 vocab_size: 32000
 hidden_size: 4096
@@ -34,12 +46,8 @@ num_attention_heads: 32
 num_key_value_heads: 8
 max_position_embeddings: 131072
 sliding_window: 4096
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen2", R"(
 vocab_size: 151936
 hidden_size: 4096
@@ -52,12 +60,8 @@ use_sliding_window: false
 sliding_window: 4096
 max_window_layers: 28
 qkv_bias: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen3", R"(
 vocab_size: 151936
 hidden_size: 4096
@@ -71,12 +75,8 @@ use_sliding_window: false
 sliding_window: 4096
 max_window_layers: 28
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"gpt2", R"(
 vocab_size: 50257
 hidden_size: 768
@@ -84,13 +84,10 @@ num_hidden_layers: 12
 num_attention_heads: 12
 max_position_embeddings: 1024
 hidden_act: gelu_new
-gated_mlp: false
-normalization: layer_norm
-position_embedding_type: learned
 attention_bias: true
 mlp_bias: true
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"gpt_neox", R"(
 vocab_size: 50432
 hidden_size: 6144
@@ -99,14 +96,12 @@ num_hidden_layers: 44
 num_attention_heads: 64
 max_position_embeddings: 2048
 parallel_attn: true
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
 position_embedding_type: rotary
 attention_bias: true
 mlp_bias: true
 tie_word_embeddings: false
-)"},
+)",
+                kPlain},
     ModelFamily{"mixtral", R"(
 vocab_size: 32000
 hidden_size: 4096
@@ -117,12 +112,8 @@ num_key_value_heads: 8
 max_position_embeddings: 131072
 num_experts: 8
 num_experts_per_tok: 2
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen2_moe", R"(
 vocab_size: 151936
 hidden_size: 2048
@@ -140,12 +131,8 @@ moe_intermediate_size: 1408
 shared_expert_intermediate_size: 5632
 shared_expert_gate: true  # no key of theirs
 qkv_bias: true
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen3_moe", R"(
 vocab_size: 151936
 hidden_size: 2048
@@ -161,12 +148,8 @@ num_experts: 128
 num_experts_per_tok: 8
 moe_intermediate_size: 768
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"llama4_text", R"(
 vocab_size: 202048
 hidden_size: 5120
@@ -183,12 +166,57 @@ interleave_moe_layer_step: 1
 n_shared_experts: 1  # no key of theirs
 use_qk_norm: true
 qk_norm_weights: none  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
+    ModelFamily{"gemma4_text", R"(
+vocab_size: 262144
+hidden_size: 2304
+intermediate_size: 9216
+num_hidden_layers: 30
+num_attention_heads: 8
+num_key_value_heads: 4
+head_dim: 256
+global_head_dim: 512
+attention_k_eq_v: false
+max_position_embeddings: 131072
+sliding_window: 512
+sliding_window_pattern: 6  # where layer_types is not given
+use_qk_norm: true  # no key of theirs
+value_norm: true
+branch_norms: true
+hidden_act: gelu_pytorch_tanh
+tie_word_embeddings: true
+)",
+                kGated},
+    ModelFamily{"mimo_v2_flash", R"(
+vocab_size: 152576
+hidden_size: 4096
+intermediate_size: 16384
+num_hidden_layers: 48
+num_attention_heads: 64
+num_key_value_heads: 4
+head_dim: 192
+v_head_dim: 128
+swa_num_key_value_heads: 8
+sliding_window: 128
+add_swa_attention_sink_bias: true
+max_position_embeddings: 262144
+num_experts: 256
+num_experts_per_tok: 8
+moe_intermediate_size: 2048
+router_bias: true  # e_score_correction_bias, no key of theirs
+)",
+                kGated},
+    ModelFamily{"nemotron-nas", R"(
+vocab_size: 32000
+hidden_size: 4096
+num_hidden_layers: 32
+num_attention_heads: 32
+intermediate_size: 11008  # where block_configs does not say it
+block_configs: null
+max_position_embeddings: 2048
+)",
+                kGated},
     ModelFamily{"deepseek_v2", R"(
 vocab_size: 32000
 hidden_size: 4096
@@ -206,12 +234,8 @@ kv_lora_rank: 512
 qk_nope_head_dim: 128
 qk_rope_head_dim: 64
 v_head_dim: 128
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"deepseek_v3", R"(
 vocab_size: 129280
 hidden_size: 7168
@@ -232,12 +256,8 @@ kv_lora_rank: 512
 qk_nope_head_dim: 128
 qk_rope_head_dim: 64
 v_head_dim: 128
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"deepseek_v32", R"(
 vocab_size: 129280
 hidden_size: 7168
@@ -261,12 +281,8 @@ v_head_dim: 128
 index_topk: 2048
 index_n_heads: 64
 index_head_dim: 128
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"glm_moe_dsa", R"(
 vocab_size: 154880
 hidden_size: 6144
@@ -290,12 +306,8 @@ v_head_dim: 256
 index_topk: 2048
 index_n_heads: 32
 index_head_dim: 128
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen3_next", R"(
 vocab_size: 151936
 hidden_size: 2048
@@ -320,12 +332,8 @@ linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
 full_attention_interval: 4
 attn_output_gate: true  # every layer has it, with the key or without
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen3_5_text", R"(
 vocab_size: 248320
 hidden_size: 4096
@@ -345,12 +353,8 @@ linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
 full_attention_interval: 4
 attn_output_gate: true  # every layer has it, with the key or without
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"qwen3_5_moe_text", R"(
 vocab_size: 248320
 hidden_size: 2048
@@ -374,12 +378,8 @@ linear_chunk_size: 64  # no key of theirs: of flash-linear-attention
 full_attention_interval: 4
 attn_output_gate: true  # every layer has it, with the key or without
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // Layers of one branch each, a state space, attention, experts or an MLP.
     ModelFamily{"nemotron_h", R"(
 vocab_size: 131072
@@ -429,12 +429,8 @@ linear_key_head_dim: 256
 linear_conv_kernel_dim: 4
 linear_conv_bias: true
 linear_chunk_size: 256
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // Without experts what it calls the shared expert is the MLP.
     ModelFamily{"granitemoehybrid", R"(
 vocab_size: 32000
@@ -455,12 +451,9 @@ linear_key_head_dim: 256
 linear_conv_kernel_dim: 4
 linear_conv_bias: true
 linear_chunk_size: 256
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
 position_embedding_type: none
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // Every second layer has a window of 128 tokens.
     ModelFamily{"gpt_oss", R"(
 vocab_size: 201088
@@ -479,12 +472,8 @@ attention_bias: true
 mlp_bias: true         # of the experts; no key of theirs
 router_bias: true      # likewise
 attention_sinks: true  # likewise
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"gemma", R"(
 vocab_size: 256000
 hidden_size: 3072
@@ -495,11 +484,9 @@ num_key_value_heads: 16
 head_dim: 256
 max_position_embeddings: 8192
 hidden_act: gelu  # hidden_activation
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"gemma2", R"(
 vocab_size: 256000
 hidden_size: 2304
@@ -513,11 +500,9 @@ sliding_window: 4096
 sliding_window_pattern: 2
 branch_norms: true  # no key of theirs
 hidden_act: gelu  # hidden_activation
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"gemma3_text", R"(
 vocab_size: 262208
 hidden_size: 2304
@@ -532,11 +517,9 @@ sliding_window_pattern: 6
 use_qk_norm: true   # no key of theirs
 branch_norms: true  # likewise
 hidden_act: gelu  # hidden_activation
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"phi3", R"(
 vocab_size: 32064
 hidden_size: 3072
@@ -544,12 +527,8 @@ intermediate_size: 8192
 num_hidden_layers: 32
 num_attention_heads: 32
 max_position_embeddings: 4096
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // Norms follow attention and MLP, as many as if they came before.
     ModelFamily{"olmo2", R"(
 vocab_size: 50304
@@ -560,12 +539,8 @@ num_attention_heads: 32
 max_position_embeddings: 2048
 use_qk_norm: true          # no key of theirs
 qk_norm_weights: of_heads  # likewise
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"olmo3", R"(
 vocab_size: 50304
 hidden_size: 4096
@@ -577,12 +552,8 @@ use_qk_norm: true          # no key of theirs
 qk_norm_weights: of_heads  # likewise
 sliding_window: 4096
 sliding_window_pattern: 4
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"olmoe", R"(
 vocab_size: 50304
 hidden_size: 2048
@@ -594,12 +565,8 @@ num_experts: 64
 num_experts_per_tok: 8
 use_qk_norm: true          # no key of theirs
 qk_norm_weights: of_heads  # likewise
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"falcon", R"(
 vocab_size: 65024
 hidden_size: 4544
@@ -610,12 +577,9 @@ multi_query: true
 new_decoder_architecture: false
 parallel_attn: true
 shared_input_norm: true  # not with new_decoder_architecture
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
 position_embedding_type: rotary
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"cohere", R"(
 vocab_size: 256000
 hidden_size: 8192
@@ -627,12 +591,10 @@ parallel_attn: true      # no key of theirs
 shared_input_norm: true  # likewise
 norm_bias: false         # likewise
 qk_norm_weights: of_heads  # of use_qk_norm
-hidden_act: silu
-gated_mlp: true
 normalization: layer_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"cohere2", R"(
 vocab_size: 256000
 hidden_size: 8192
@@ -645,12 +607,10 @@ shared_input_norm: true  # likewise
 norm_bias: false         # likewise
 sliding_window: 4096
 sliding_window_pattern: 4
-hidden_act: silu
-gated_mlp: true
 normalization: layer_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"glm", R"(
 vocab_size: 151552
 hidden_size: 4096
@@ -661,12 +621,8 @@ num_key_value_heads: 2
 head_dim: 128
 max_position_embeddings: 131072
 qkv_bias: true  # attention_bias
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"glm4", R"(
 vocab_size: 151552
 hidden_size: 4096
@@ -677,12 +633,8 @@ num_key_value_heads: 2
 head_dim: 128
 max_position_embeddings: 131072
 branch_norms: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"glm4_moe", R"(
 vocab_size: 151552
 hidden_size: 4096
@@ -698,12 +650,8 @@ moe_intermediate_size: 1408
 n_shared_experts: 1
 first_k_dense_replace: 1
 router_bias: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"starcoder2", R"(
 vocab_size: 49152
 hidden_size: 3072
@@ -713,12 +661,9 @@ num_attention_heads: 24
 num_key_value_heads: 2
 max_position_embeddings: 4096
 use_bias: true
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
 position_embedding_type: rotary
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"gpt_bigcode", R"(
 vocab_size: 50257
 hidden_size: 768
@@ -728,12 +673,8 @@ max_position_embeddings: 1024
 multi_query: true
 attention_bias: true
 mlp_bias: true
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
-position_embedding_type: learned
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"stablelm", R"(
 vocab_size: 50304
 hidden_size: 2560
@@ -743,12 +684,9 @@ num_attention_heads: 32
 num_key_value_heads: 32
 max_position_embeddings: 4096
 shared_input_norm: true  # of use_parallel_residual
-hidden_act: silu
-gated_mlp: true
 normalization: layer_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"nemotron", R"(
 vocab_size: 256000
 hidden_size: 6144
@@ -776,12 +714,8 @@ num_experts_per_tok: 8
 router_bias: true          # use_routing_bias
 use_qk_norm: true
 qk_norm_weights: of_heads  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"granitemoe", R"(
 vocab_size: 32000
 hidden_size: 4096
@@ -791,12 +725,8 @@ num_attention_heads: 32
 max_position_embeddings: 2048
 num_experts: 8
 num_experts_per_tok: 2
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"smollm3", R"(
 vocab_size: 128256
 hidden_size: 2048
@@ -806,12 +736,9 @@ num_attention_heads: 16
 num_key_value_heads: 4
 max_position_embeddings: 32768
 use_sliding_window: false
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"ernie4_5", R"(
 vocab_size: 103424
 hidden_size: 1024
@@ -821,12 +748,9 @@ num_attention_heads: 16
 num_key_value_heads: 2
 head_dim: 128
 max_position_embeddings: 131072
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
 tie_word_embeddings: true
-)"},
+)",
+                kGated},
     ModelFamily{"seed_oss", R"(
 vocab_size: 155136
 hidden_size: 4096
@@ -837,12 +761,8 @@ num_key_value_heads: 8
 head_dim: 128
 max_position_embeddings: 524288
 qkv_bias: true  # attention_bias
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"arcee", R"(
 vocab_size: 32000
 hidden_size: 2560
@@ -852,10 +772,8 @@ num_attention_heads: 32
 max_position_embeddings: 4096
 hidden_act: relu2
 gated_mlp: false
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // Norms follow attention and MLP, as many as if they came before.
     ModelFamily{"exaone4", R"(
 vocab_size: 102400
@@ -868,12 +786,8 @@ max_position_embeddings: 2048
 sliding_window: 4096
 sliding_window_pattern: 4
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"hunyuan_v1_dense", R"(
 vocab_size: 290943
 hidden_size: 4096
@@ -882,12 +796,8 @@ num_hidden_layers: 32
 num_attention_heads: 32
 max_position_embeddings: 2048
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"dots1", R"(
 vocab_size: 152064
 hidden_size: 4608
@@ -902,12 +812,8 @@ moe_intermediate_size: 1408
 first_k_dense_replace: 0
 router_bias: true  # e_score_correction_bias, no key of theirs
 use_qk_norm: true  # no key of theirs
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     ModelFamily{"glm4_moe_lite", R"(
 vocab_size: 154880
 hidden_size: 2048
@@ -926,12 +832,8 @@ kv_lora_rank: 512
 qk_nope_head_dim: 192
 qk_rope_head_dim: 64
 v_head_dim: 256
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
     // BertForPreTraining.  Norms follow the residual sums, as many as if they came before.
     ModelFamily{"bert", R"(
 vocab_size: 30522
@@ -941,17 +843,13 @@ num_hidden_layers: 12
 num_attention_heads: 12
 max_position_embeddings: 512
 type_vocab_size: 2
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
-position_embedding_type: learned
 attention_bias: true
 mlp_bias: true
 bidirectional: true   # no key of theirs
 embedding_norm: true  # likewise
 masked_head: true     # likewise
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"t5", R"(
 vocab_size: 32128
 hidden_size: 512
@@ -969,21 +867,13 @@ tie_word_embeddings: true
 
 constexpr std::array kBaseFamilies = {
     ModelFamily{"gpt", R"(
-hidden_act: gelu
-gated_mlp: false
-normalization: layer_norm
-position_embedding_type: learned
 attention_bias: true
 mlp_bias: true
-tie_word_embeddings: true
-)"},
+)",
+                kPlain},
     ModelFamily{"llama", R"(
-hidden_act: silu
-gated_mlp: true
-normalization: rms_norm
-position_embedding_type: rotary
-tie_word_embeddings: false
-)"},
+)",
+                kGated},
 };
 
 // Other model_types whose classes build the same from the same keys.
@@ -1130,7 +1020,10 @@ constexpr std::string_view kRareVocabulary[] = {
     "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
     "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers",
-    "index_topk_pattern", "mamba_expand"};
+    "index_topk_pattern", "mamba_expand", "value_norm", "block_configs", "global_head_dim",
+    "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
+    "swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim",
+    "add_swa_attention_sink_bias"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -1194,6 +1087,9 @@ constexpr Alias kAliases[] = {
     {"glm4_moe", "attention_bias", "qkv_bias"},
     {"seed_oss", "attention_bias", "qkv_bias"},
     {"minimax_m2", "use_routing_bias", "router_bias"},
+    {"mimo_v2_flash", "add_full_attention_sink_bias", "attention_sinks"},
+    {"gemma4_text", "top_k_experts", "num_experts_per_tok"},
+    {"gemma4_text", "expert_intermediate_size", "moe_intermediate_size"},
     {"minimax_m2", "intermediate_size", "moe_intermediate_size"},
     {"minimax_m2", "shared_intermediate_size", "shared_expert_intermediate_size"},
     {"olmoe", "intermediate_size", "moe_intermediate_size"},
@@ -1289,6 +1185,14 @@ constexpr KeyOfFamily kIgnoredThere[] = {
     {"gemma2", "hidden_activation"},
     {"gemma3_text", "hidden_act"},
     {"gemma3_text", "hidden_activation"},
+    {"gemma4_text", "hidden_act"},
+    {"gemma4_text", "hidden_activation"},
+    {"gemma4_text", "use_bidirectional_attention"},  // of images
+    {"gemma4_text", "use_double_wide_mlp"},          // of layers that share keys and values
+    {"gemma4_text", "vocab_size_per_layer_input"},
+    {"mimo_v2_flash", "attention_chunk_size"},  // the window once more
+    {"mimo_v2_flash", "attention_value_scale"},
+    {"mimo_v2_flash", "swa_rope_theta"},
     {"deepseek_v3", "head_dim"},  // of the rotary part
     {"deepseek_v3", "qk_head_dim"},
     {"deepseek_v32", "head_dim"},
@@ -1309,11 +1213,11 @@ constexpr std::string_view kLeftOut[] = {
     // refused where they are set (config_json.h)
     "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
     "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
-    "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
-    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
-    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
-    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
-    "mla_use_output_gate", "qk_layernorm"};
+    "hybrid_override_pattern", "lru_width", "enable_moe_block", "linear_num_value_heads",
+    "linear_attn_config", "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank",
+    "hc_mult", "block_configs", "swa_num_key_value_heads", "global_head_dim",
+    "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias", "num_kv_shared_layers",
+    "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {

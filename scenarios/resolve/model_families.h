@@ -15,6 +15,7 @@ namespace stepcast {
 struct ModelFamily {
   std::string_view name;      // model_type of config.json; "gpt" and "llama" as presets
   std::string_view defaults;  // a mapping in that vocabulary
+  std::string_view common{};  // what it shares with others, where `defaults` does not say it
 };
 
 // By the `model_type` of a config.json, or that of a model that is built the same; nullptr if

@@ -36,6 +36,8 @@ constexpr std::array<ModelKey, 9> kModelKeys{
 // What most models have nothing of: 0.  Dropout is that of kernels.dropout.
 std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& m) {
   return {{"attention_sinks", m.attention_sinks},
+          {"shared_values", m.shared_values},
+          {"value_norm", m.value_norm},
           {"branch_norms", m.branch_norms},
           {"qk_norm_weights", static_cast<int64_t>(m.qk_norm_weights)},
           {"bidirectional", m.bidirectional},
@@ -108,6 +110,11 @@ std::string model_text(const Transformer& m) {
   for (const Mixer mixer : m.mixers) text += fmt::format("{}", static_cast<int>(mixer));
   if (!m.bare.empty()) text += " bare ";
   for (const uint8_t bare : m.bare) text += bare != 0 ? '1' : '0';
+  for (const LayerShape& s : m.shapes)
+    text += fmt::format(" shape {} {} {} {} {}{} {}", s.heads, s.kv_heads, s.head_dim, s.value_dim,
+                        s.sinks ? 's' : '-', s.shared_values ? 'k' : '-', s.ffn);
+  if (!m.shape_of.empty()) text += " shapes";
+  for (const uint8_t shape : m.shape_of) text += fmt::format(" {}", shape);
   if (!m.indexers.empty()) text += " indexers ";
   for (const uint8_t own : m.indexers) text += own != 0 ? '1' : '0';
   return text;

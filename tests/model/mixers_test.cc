@@ -128,9 +128,46 @@ Transformer gated() {
   return t;
 }
 
+// Layers with a window and others without one, whose heads are fewer and wider and whose values
+// are their keys.
+Transformer other_heads() {
+  Transformer t = sample::llama(4, 1024, 16, 8, 2048, 32000);
+  t.qk_norm = t.value_norm = t.branch_norms = true;
+  t.windows = {256, 256, 0, 256};
+  t.shapes = {{16, 4, 128, 128, false, true, 2048}};
+  t.shape_of = {0, 0, 1, 0};
+  return t;
+}
+
+// Values of another width than keys; layers with a window have more of both.
+Transformer narrow_values() {
+  Transformer t = sample::llama(4, 1024, 16, 4, 2048, 32000);
+  t.head_dim = 96;
+  t.v_dim = 64;
+  t.windows = {0, 256, 256, 0};
+  t.shapes = {{16, 8, 96, 64, false, false, 2048}};
+  t.shape_of = {0, 1, 1, 0};
+  return t;
+}
+
+// Layers without attention, and MLPs of different widths.
+Transformer cut_blocks() {
+  Transformer t = sample::llama(4, 1024, 16, 8, 2048, 32000);
+  t.mixers = {Mixer::attention, Mixer::none, Mixer::attention, Mixer::none};
+  t.shapes = {{16, 8, 64, 64, false, false, 1024}, {16, 4, 64, 64, false, false, 2048}};
+  t.shape_of = {0, 1, 2, 0};
+  return t;
+}
+
 std::vector<Transformer> all_models() {
-  return {recurrent(Mixer::mamba2), recurrent(Mixer::gated_delta_net), one_branch(), chosen(),
-          gated()};
+  return {recurrent(Mixer::mamba2),
+          recurrent(Mixer::gated_delta_net),
+          one_branch(),
+          chosen(),
+          gated(),
+          other_heads(),
+          narrow_values(),
+          cut_blocks()};
 }
 
 Plan flash(int64_t tp, int64_t dp) {
@@ -179,6 +216,20 @@ TEST(Parameters, OfAGateAreAsManyAsOfQueries) {
   Transformer without = gated();
   without.attention_gate = false;
   EXPECT_EQ(layer_parameters(gated(), 0) - layer_parameters(without, 0), 1024 * 16 * 64);
+}
+
+TEST(Parameters, OfLayersOfOtherSizesAreThoseOfTheirHeads) {
+  const Transformer gemma = other_heads();
+  const int64_t rest = 3 * 1024 * 2048 + 4 * 1024;
+  EXPECT_EQ(layer_parameters(gemma, 0), 1024 * (16 + 2 * 8 + 16) * 64 + 2 * 64 + rest);
+  // Keys are values, too.
+  EXPECT_EQ(layer_parameters(gemma, 2), 1024 * (16 + 4 + 16) * 128 + 2 * 128 + rest);
+  Transformer mimo = narrow_values();
+  mimo.shapes.front().sinks = true;
+  const int64_t mlp = 3 * 1024 * 2048 + 2 * 1024;
+  EXPECT_EQ(layer_parameters(mimo, 0), 1024 * (16 * 96 + 4 * (96 + 64) + 16 * 64) + mlp);
+  EXPECT_EQ(layer_parameters(mimo, 1), 1024 * (16 * 96 + 8 * (96 + 64) + 16 * 64) + 16 + mlp);
+  EXPECT_EQ(layer_parameters(cut_blocks(), 1), 3 * 1024 * 1024 + 1024);
 }
 
 TEST(Parameters, OfStagesSumToTheModel) {
@@ -236,6 +287,27 @@ TEST(Flops, OfTheDeltaRuleAreThoseOfItsProducts) {
   };
   const double c = 64, k = 128, v = 64, of_head = 2 * (c * (3 * k + 2 * v) + 3 * k * v);
   EXPECT_DOUBLE_EQ(stage.flops(stage.passes.forward, scan), 32 * kSeq * of_head);
+}
+
+TEST(Flops, OfLayersOfOtherSizesAreThoseOfTheirHeads) {
+  Transformer t = other_heads();
+  const double all = forward_matmul_flops(t, 1, 1024, false);
+  t.shapes.clear();
+  t.shape_of.clear();
+  // Of 1,024 tokens: 128 instead of 64 numbers a head in one layer of four, in products with
+  // weights and with keys and values.
+  const double weights = 2.0 * 1024 * 1024 * ((16 + 4 + 16) * 128 - (16 + 2 * 8 + 16) * 64);
+  EXPECT_DOUBLE_EQ(all - forward_matmul_flops(t, 1, 1024, false),
+                   weights + 2.0 * 1024 * 1024 * 16 * (2 * 128 - 2 * 64));
+}
+
+TEST(Flops, IndexersLearnFromInputsThatAreCutOff) {
+  const Transformer t = chosen();
+  const double projections = 2.0 * 1024 * (384 * 8 * 64 + 1024 * (64 + 8));
+  EXPECT_DOUBLE_EQ(training_matmul_flops(t, 1, 1024, true),
+                   3 * forward_matmul_flops(t, 1, 1024, true) - 3 * projections);
+  EXPECT_DOUBLE_EQ(training_matmul_flops(gated(), 1, 1024, true),
+                   3 * forward_matmul_flops(gated(), 1, 1024, true));
 }
 
 TEST(Flops, OfChosenKeysAreThoseOfTheLatentSpace) {

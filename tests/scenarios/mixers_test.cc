@@ -38,6 +38,99 @@ std::string problem(const std::string& text) {
   return f.codes + ": " + (f.all.empty() ? "" : f.all.front().message);
 }
 
+// Two layers of 8 heads, `blocks` one after the other.
+std::string blocks(const std::string& list, const std::string& rest = "") {
+  return "model: {model_type: nemotron-nas, hidden_size: 1024, num_hidden_layers: 2, "
+         "num_attention_heads: 8, block_configs: " +
+         list + "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n" + rest;
+}
+
+std::string gemma4(const std::string& more, const std::string& rest = "") {
+  return "model: {model_type: gemma4_text, num_hidden_layers: 6, " + more +
+         "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n" + rest;
+}
+
+std::string mimo(const std::string& more, const std::string& rest = "") {
+  return "model: {model_type: mimo_v2_flash, num_hidden_layers: 4, num_experts: 8, " + more +
+         "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n" + rest;
+}
+
+TEST(Shapes, OfBlocksAreTheirGroupsAndWidths) {
+  const Transformer t = load(blocks("[{attention: {n_heads_in_group: 4}, ffn: {ffn_mult: 2.625}}, "
+                                    "{attention: {no_op: true}, ffn: {ffn_mult: 1.0}}]"))
+                            .model;
+  EXPECT_EQ(t.kv_heads, 2);
+  EXPECT_EQ(t.ffn, 1792);
+  EXPECT_EQ(t.mixers, (std::vector<Mixer>{Mixer::attention, Mixer::none}));
+  EXPECT_EQ(layer_shape(t, layer_kind(t, 0)), own_shape(t));
+  EXPECT_EQ(layer_shape(t, layer_kind(t, 1)).ffn, 768);  // 682 in multiples of 256
+}
+
+TEST(Shapes, OfGemma4DifferWhereThereIsNoWindow) {
+  const Transformer t = load(gemma4("attention_k_eq_v: true, num_global_key_value_heads: 2")).model;
+  EXPECT_EQ(t.shape_of, (std::vector<uint8_t>{0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(t.windows.back(), 0);
+  EXPECT_EQ(t.shapes.at(0), (LayerShape{8, 2, 512, 512, false, true, 9216}));
+  // Without it they have keys and values like the others, of another width.
+  EXPECT_EQ(load(gemma4("num_global_key_value_heads: 2")).model.shapes.at(0),
+            (LayerShape{8, 4, 512, 512, false, false, 9216}));
+}
+
+TEST(Shapes, OfMimoDifferWhereThereIsAWindow) {
+  const Transformer t =
+      load(mimo("hybrid_layer_pattern: [0, 1, 1, 0], moe_layer_freq: [0, 1, 1, 1]")).model;
+  EXPECT_EQ(t.windows, (std::vector<int64_t>{0, 128, 128, 0}));
+  EXPECT_EQ(t.shape_of, (std::vector<uint8_t>{0, 1, 1, 0}));
+  EXPECT_EQ(t.shapes.at(0), (LayerShape{64, 8, 192, 128, true, false, 16384}));
+  EXPECT_EQ(own_shape(t), (LayerShape{64, 4, 192, 128, false, false, 16384}));
+  EXPECT_EQ(t.dense_layers, 1);
+}
+
+TEST(Shapes, AreSplitByWhatDividesTheHeadsOfAllLayers) {
+  const std::string keys = "attention_k_eq_v: true, num_global_key_value_heads: 2";
+  EXPECT_EQ(load(gemma4(keys, "parallel: {tp: 4}\n")).plan.tp, 4);
+  EXPECT_THAT(problem(gemma4("num_attention_heads: 12", "parallel: {tp: 8}\n")),
+              HasSubstr("does not divide num_attention_heads = 12"));
+  // Three heads of layers without a window.
+  EXPECT_THAT(problem(gemma4("num_attention_heads: 12, attention_k_eq_v: true, "
+                             "num_global_key_value_heads: 3",
+                             "parallel: {tp: 2}\n")),
+              HasSubstr("does not divide num_key_value_heads = 3"));
+}
+
+TEST(Shapes, ThatCannotBeAreRefused) {
+  const std::string good = "{attention: {n_heads_in_group: 8}, ffn: {ffn_mult: 2}}";
+  EXPECT_EQ(problem(blocks("3")), "E127: 'block_configs' must be a list of mappings, one a layer");
+  EXPECT_EQ(problem(blocks("[" + good + "]")),
+            "E127: 'block_configs' must be a list of mappings, one a layer");
+  EXPECT_EQ(problem(blocks("[x, " + good + "]")),
+            "E127: each of 'block_configs' must have a mapping 'attention'");
+  EXPECT_EQ(problem(blocks("[" + good + ", {attention: {}, ffn: {ffn_mult: 2}}]")),
+            "E127: a layer in 'block_configs' does not say its n_heads_in_group");
+  EXPECT_EQ(
+      problem(blocks("[" + good + ", {attention: {n_heads_in_group: 3}, ffn: {ffn_mult: 2}}]")),
+      "E127: n_heads_in_group = 3 does not divide num_attention_heads = 8");
+  EXPECT_EQ(problem(blocks("[" + good +
+                           ", {attention: {replace_with_linear: true}, ffn: {ffn_mult: 2}}]")),
+            "E130: not supported yet: replace_with_linear of a layer in block_configs");
+  EXPECT_EQ(problem(blocks("[" + good + ", {attention: {no_op: true}, ffn: {no_op: true}}]")),
+            "E130: not supported yet: a layer that does nothing");
+  EXPECT_THAT(problem(blocks("[" + good + ", {attention: {no_op: true}, ffn: {ffn_mult: wide}}]")),
+              HasSubstr("ffn_mult"));
+  EXPECT_EQ(problem(blocks("[" + good + ", {attention: {no_op: true}, ffn: {ffn_mult: 1e9}}]")),
+            "E123: 'ffn_mult' must be above 0, at most 1024");
+  EXPECT_EQ(problem(gemma4("attention_k_eq_v: true, num_global_key_value_heads: 3")),
+            "E127: 3 key-value heads of some layers do not divide their 8 heads");
+  EXPECT_EQ(problem(mimo("hybrid_layer_pattern: 3")),
+            "E107: 'hybrid_layer_pattern' must be a list of 0 and 1");
+  EXPECT_THAT(problem(mimo("hybrid_layer_pattern: [0, 2, 0, 1]")),
+              HasSubstr("hybrid_layer_pattern"));
+  EXPECT_EQ(problem(mimo("moe_layer_freq: [0, 1]")),
+            "E127: moe_layer_freq names 2 of the 4 layers");
+  EXPECT_THAT(problem(mimo("moe_layer_freq: [0, 1, x, 1]")), HasSubstr("moe_layer_freq"));
+  EXPECT_EQ(problem(gemma4("enable_moe_block: true")).substr(0, 5), "E130:");
+}
+
 TEST(Mixers, AreNamedByWordsAnIntervalOrAPattern) {
   using enum Mixer;
   const auto mixers = [](const std::string& model, const std::string& more) {

@@ -23,12 +23,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ImportedFile {
-  std::string file;  // below the folder
-  std::string kind;
+  std::string file{};  // below the folder
+  std::string kind{};
   bool imported = false;
   bool trains = true;  // not a script of another purpose
   int64_t parameters = 0, gpus = 0;
-  std::string why;  // it is refused, or cannot be simulated yet
+  std::string why{};  // it is refused, or cannot be simulated yet
 };
 
 constexpr std::array<std::string_view, 11> kEndings{".json", ".yaml",  ".yml",    ".toml",
@@ -43,18 +43,39 @@ bool may_be_imported(const fs::directory_entry& entry) {
              kEndings.end();
 }
 
-// Paths below the folder in the order of their names, so that two runs print the same.
-std::vector<std::string> files_below(const std::string& folder) {
+struct FoldersContent {
   std::vector<std::string> files;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error))
-    if (may_be_imported(*at)) files.push_back(at->path().lexically_relative(folder).string());
-  if (error)
-    throw file_error("E101", "cannot read all folders of '" + folder + "': " + error.message(),
-                     folder, "name the files");
-  std::sort(files.begin(), files.end());
-  return files;
+  std::vector<ImportedFile> unreadable;  // folders
+};
+
+// Paths below the folder in the order of their names, so that two runs print the same.  Links to
+// folders are not followed.
+FoldersContent content_of(const std::string& folder) {
+  FoldersContent content;
+  std::vector<fs::path> open{folder};
+  while (!open.empty()) {
+    const fs::path at = std::move(open.back());
+    open.pop_back();
+    std::error_code error;
+    for (fs::directory_iterator entry(at, error), end; !error && entry != end;
+         entry.increment(error)) {
+      std::error_code none;
+      if (entry->is_directory(none) && !entry->is_symlink(none))
+        open.push_back(entry->path());
+      else if (may_be_imported(*entry))
+        content.files.push_back(entry->path().lexically_relative(folder).string());
+    }
+    if (!error) continue;
+    if (at == fs::path(folder))
+      throw file_error("E101", "cannot read the folder '" + folder + "': " + error.message(),
+                       folder);
+    content.unreadable.push_back({.file = at.lexically_relative(folder).string() + "/",
+                                  .kind = "unreadable",
+                                  .why = "E101 the folder cannot be read: " + error.message()});
+  }
+  std::sort(content.files.begin(), content.files.end());
+  std::ranges::sort(content.unreadable, {}, &ImportedFile::file);
+  return content;
 }
 
 ImportedFile import_one(const Arguments& args, const std::string& file) {
@@ -113,7 +134,12 @@ int import_folder(const Arguments& args) {
   std::vector<ImportedFile> rows;
   std::map<std::string, Count> counts;
   int64_t others = 0;
-  for (const std::string& file : files_below(args.file)) {
+  FoldersContent content = content_of(args.file);
+  for (ImportedFile& folder : content.unreadable) {
+    ++counts[folder.kind].all;
+    rows.push_back(std::move(folder));
+  }
+  for (const std::string& file : content.files) {
     ImportedFile row = import_one(args, file);
     if (row.kind.empty()) {
       ++others;
