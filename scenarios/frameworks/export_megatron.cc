@@ -86,8 +86,10 @@ class ArgumentWriter {
     write_schedule();
     const int64_t per_node = std::max<int64_t>(1, s_.cluster.node.gpus);
     const int64_t world = p_.tp * p_.cp * p_.pp * p_.dp;
-    for (const std::string& stated : stated_beside(s_, kSaidToMegatron))
-      note(stated + " is not written");
+    std::vector<std::string_view> said(kSaidToMegatron.begin(), kSaidToMegatron.end());
+    // How stages exchange tensors is an argument of interleaved orders alone.
+    if (p_.vpp < 2) std::erase_if(said, [](std::string_view key) { return key == "schedule.p2p"; });
+    for (const std::string& stated : stated_beside(s_, said)) note(stated + " is not written");
     std::string text = "#!/bin/bash\n";
     for (const std::string& n : result_.notes) text += "# " + n + '\n';
     text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
@@ -311,6 +313,8 @@ class ArgumentWriter {
     if (p.params == DType::bf16 && p.gradients == DType::bf16) add("--grad-reduce-in-bf16");
     if (p.params == DType::fp16 && p.gradients == DType::fp32)
       add("--accumulate-allreduce-grads-in-fp32");
+    if (p.gradients != DType::fp32 && p.gradients != p.params)
+      note("Megatron keeps gradients in fp32 or in the format of the parameters");
     if (p.moments != DType::fp32) {
       add("--use-precision-aware-optimizer");
       add("--exp-avg-dtype " + std::string(name_of(p.moments)));

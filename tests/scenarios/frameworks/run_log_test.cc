@@ -120,7 +120,7 @@ TEST(RunLog, WithoutItsArgumentsSaysWhatItMeasuredAndWhatComparesThat) {
   EXPECT_EQ(testing::failure_of([] {
               measured_in_log("x.log", "elapsed time per iteration (ms): x |\n");
             }).codes,
-            "E331 E330");
+            "E330 E331");
 }
 
 TEST(RunLog, OtherTextsAreNoLogs) {
