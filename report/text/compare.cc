@@ -133,7 +133,7 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
 
 // By how much of the device time the shares of data-sheet prices differ between cases before the
 // sources of prices may be taken for a difference of the cases.
-constexpr double kOtherSources = 0.2;
+constexpr double kOtherSources = 0.4;
 
 // What share of the time is priced how, where the cases are not priced alike: the difference of two
 // cases is known better than the cases are only while they share their sources.
@@ -158,9 +158,10 @@ std::string trust_table(std::span<const Result> results, std::span<const std::st
   const auto name = [&](auto at) {
     return shortened(names[static_cast<size_t>(at - results.begin())]);
   };
-  return s + wrap(fmt::format("{} is priced by data sheets, {} by measurements: what lies between "
-                              "their steps may be the sources.",
-                              name(most), name(least)),
+  const auto share = [&](auto at) { return fixed(100 * by_roofline(*at), 0) + " %"; };
+  return s + wrap(fmt::format("data sheets price {} of the time of {} and {} of that of {}: what "
+                              "lies between their steps may be the sources.",
+                              share(most), name(most), share(least), name(least)),
                   paint("warning", Tone::warn, style) + "  ", style.width);
 }
 

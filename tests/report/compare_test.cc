@@ -67,9 +67,9 @@ TEST(CompareTable, SaysWherePricesOfTheCasesAreOfOtherSources) {
                         "10         0\n"
                         "  gb200                      10            10             0              "
                         "10        70\n"
-                        "warning  gb200 is priced by data sheets, b200 by measurements: what lies "
-                        "between\n"
-                        "         their steps may be the sources.\n"));
+                        "warning  data sheets price 70 % of the time of gb200 and 0 % of that of "
+                        "b200: what\n"
+                        "         lies between their steps may be the sources.\n"));
   results[1].trust = {0.1, 0.6, 0.1, 0.1, 0.1};
   EXPECT_THAT(compare_table(results, names, 0), Not(HasSubstr("prices")));
 }
