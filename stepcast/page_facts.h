@@ -17,7 +17,7 @@ namespace stepcast {
 
 std::vector<SettingLine> setting_lines_of(const Scenario& scenario);
 
-// Its name and size: "llama3-8b, 8.03 G parameters"; of several scenarios each model once, with
+// Its name and size: "llama3-8b, 8.030 B parameters"; of several scenarios each model once, with
 // "; " between them.
 std::string model_facts_of(std::span<const Scenario> scenarios);
 

@@ -41,7 +41,7 @@ struct PageFacts {
   std::string version;      // of the command
   std::string command;      // that makes it again; empty: none
   std::string description;  // the scenario's own
-  std::string model;        // "llama3-8b, 8.03 G parameters"; several with "; " between them
+  std::string model;        // "llama3-8b, 8.030 B parameters"; several with "; " between them
   std::vector<SettingLine> settings;
   std::vector<PublishedFigures> published;
   std::string settings_of;  // whose settings these are, if not the page's: " of the best layout"

@@ -68,37 +68,42 @@ std::string comments(const std::vector<std::string>& notes) {
   return text;
 }
 
-constexpr std::array<std::string_view, 20> kSaidToTorchtitan{"parallel.tp",
-                                                             "parallel.cp",
-                                                             "parallel.pp",
-                                                             "parallel.vpp",
-                                                             "parallel.dp",
-                                                             "parallel.dp_replicate",
-                                                             "parallel.sp",
-                                                             "parallel.zero",
-                                                             "parallel.ep",
-                                                             "parallel.etp",
-                                                             "parallel.layout",
-                                                             "parallel.split",
-                                                             "parallel.cp_comm",
-                                                             "parallel.reshard_after_forward",
-                                                             "batch.global",
-                                                             "batch.micro",
-                                                             "batch.seq",
-                                                             "schedule.kind",
-                                                             "recompute.granularity",
-                                                             "precision.preset"};
+constexpr std::array<std::string_view, 21> kSaidToTorchtitan{
+    "optimizer.kind",        "parallel.tp",           "parallel.cp",
+    "parallel.pp",           "parallel.vpp",          "parallel.dp",
+    "parallel.dp_replicate", "parallel.sp",           "parallel.zero",
+    "parallel.ep",           "parallel.etp",          "parallel.layout",
+    "parallel.split",        "parallel.cp_comm",      "parallel.reshard_after_forward",
+    "batch.global",          "batch.micro",           "batch.seq",
+    "schedule.kind",         "recompute.granularity", "precision.preset"};
 
-constexpr std::array<std::string_view, 26> kSaidToBridge{
-    "parallel.tp",      "parallel.cp",      "parallel.pp",
-    "parallel.vpp",     "parallel.dp",      "parallel.dp_replicate",
-    "parallel.sp",      "parallel.zero",    "parallel.ep",
-    "parallel.etp",     "parallel.layout",  "parallel.split",
-    "parallel.cp_comm", "batch.global",     "batch.micro",
-    "batch.seq",        "schedule.kind",    "recompute.granularity",
-    "recompute.method", "recompute.layers", "precision.preset",
-    "overlap.dp_grad",  "overlap.dp_param", "overlap.tp",
-    "overlap.bucket",   "overlap.ep"};
+constexpr std::array<std::string_view, 27> kSaidToBridge{"optimizer.kind",
+                                                         "parallel.tp",
+                                                         "parallel.cp",
+                                                         "parallel.pp",
+                                                         "parallel.vpp",
+                                                         "parallel.dp",
+                                                         "parallel.dp_replicate",
+                                                         "parallel.sp",
+                                                         "parallel.zero",
+                                                         "parallel.ep",
+                                                         "parallel.etp",
+                                                         "parallel.layout",
+                                                         "parallel.split",
+                                                         "parallel.cp_comm",
+                                                         "batch.global",
+                                                         "batch.micro",
+                                                         "batch.seq",
+                                                         "schedule.kind",
+                                                         "recompute.granularity",
+                                                         "recompute.method",
+                                                         "recompute.layers",
+                                                         "precision.preset",
+                                                         "overlap.dp_grad",
+                                                         "overlap.dp_param",
+                                                         "overlap.tp",
+                                                         "overlap.bucket",
+                                                         "overlap.ep"};
 
 // A recipe of Megatron-Bridge's src/megatron/bridge/training/mixed_precision.py, after "bf16_" or
 // "fp16_", and what it has beside the scaling.

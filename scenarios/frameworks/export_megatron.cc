@@ -19,7 +19,7 @@ std::string number(double x) {
 }
 
 // Keys that the arguments say, or that have a note of their own.
-constexpr std::array<std::string_view, 48> kSaidToMegatron{"parallel.tp",
+constexpr std::array<std::string_view, 49> kSaidToMegatron{"parallel.tp",
                                                            "parallel.cp",
                                                            "parallel.pp",
                                                            "parallel.vpp",
@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, 48> kSaidToMegatron{"parallel.tp",
                                                            "overlap.tp",
                                                            "overlap.ep",
                                                            "optimizer.clip",
+                                                           "optimizer.kind",
                                                            "kernels.attention",
                                                            "kernels.dropout",
                                                            "kernels.fused_bias_dropout_add",

@@ -53,7 +53,7 @@ describe("a search", () => {
     });
     assert.ok(seen.includes("vs #1"), `${seen}`);
     assert.match(await page.$eval("#best .scroll", (e) => getComputedStyle(e).backgroundImage), /gradient/);
-    assert.match(await page.locator("header .headline").innerText(), /llama3-8b, 8.03 G parameters/);
+    assert.match(await page.locator("header .headline").innerText(), /llama3-8b, 8\.030 B parameters/);
     await close();
   });
 

@@ -113,8 +113,8 @@ TEST(ComparePage, HasDaysAndPriceOfTheTrainingWhereAnyCaseKnowsThem) {
 
 TEST(Page, NamesTheModelInItsHeader) {
   PageFacts facts;
-  facts.model = "<b>m</b>, 8.03 G parameters";
-  const std::string line = "&lt;b&gt;m&lt;/b&gt;, 8.03 G parameters</p></header>";
+  facts.model = "<b>m</b>, 8.030 B parameters";
+  const std::string line = "&lt;b&gt;m&lt;/b&gt;, 8.030 B parameters</p></header>";
   EXPECT_THAT(page_of(sample_result(), facts), HasSubstr('\n' + line));
   const auto kept = [](std::string& page) {
     return [&page](std::string_view piece) { page += piece; };

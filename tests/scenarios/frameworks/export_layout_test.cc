@@ -154,7 +154,7 @@ void add_told(const Export& written, const Sets& base, std::map<std::string, boo
 // Values that change no step on the bases below: they matter only beside others that these lack.
 bool changes_nothing(std::string_view value) {
   return std::ranges::any_of(
-      std::array{"overlap.ep=", "overlap.pp_p2p=", "parallel.cp_comm=a2a+p2p",
+      std::array{"optimizer.kind=", "overlap.ep=", "overlap.pp_p2p=", "parallel.cp_comm=a2a+p2p",
                  "parallel.cp_inner=", "parallel.dp_replicate=64", "parallel.sp=true",
                  "parallel.split=last", "parallel.vocab_multiple=", "precision.first_bf16_layers=",
                  "precision.last_bf16_layers=", "recompute.distribute=", "recompute.layers=64",
