@@ -9,16 +9,13 @@
 
 #include "report/json/writer.h"
 #include "sim/check.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
 namespace {
 
 constexpr int kNameWidth = 18;
-
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 // Four digits.
 std::string digits(double value) {
