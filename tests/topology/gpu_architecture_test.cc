@@ -23,8 +23,10 @@ TEST(GpuArchitecture, IsToldByItsComputeCapability) {
   EXPECT_EQ(told(103), "blackwell");
   EXPECT_EQ(told(60), "other");
   EXPECT_EQ(told(0), "other");
-  for (const GpuArchitecture& a : kGpuArchitectures)
-    if (a.compute_capability > 0) EXPECT_EQ(told(a.compute_capability), a.name);
+  for (const GpuArchitecture& a : kGpuArchitectures) {
+    if (a.compute_capability == 0) continue;
+    EXPECT_EQ(told(a.compute_capability), a.name);
+  }
 }
 
 TEST(GpuArchitecture, TraitsAreThoseOfTheTable) {
