@@ -69,7 +69,7 @@ TEST(Cluster, OverPcieGpusReachEachOtherAsTheirHost) {
   const Scenario stated = load_with(node("a100-pcie-80g", "{kind: pcie, bw: 20GB/s}"));
   EXPECT_EQ(stated.cluster.node.intra_bandwidth.value, 20e9);
   EXPECT_EQ(failure_with(node("h100-sxm", "{kind: nvswitch}")).lines,
-            (std::vector<std::string>{"E126 'cluster.node.intra.bw' is missing"}));
+            (std::vector<std::string>{"E126 1:43 'cluster.node.intra.bw' is missing"}));
   EXPECT_EQ(
       failure_with(node("{memory: 40GiB, mem_bw: 1TB/s, peak: {bf16: 100TFLOP/s}}", "{kind: pcie}"))
           .codes,
