@@ -138,10 +138,11 @@ void warn_kept_count(const FieldValues& v, const Node& node, std::vector<std::st
 // GPUs that have nothing but PCIe between them reach each other as they reach their host.
 void derive_pcie(FieldValues& v, const Node& node) {
   if (node.gpus == 1 || node.intra != IntraKind::pcie || node.c2c) return;
-  if (v.given("cluster.node.intra.bw") || !v.given("cluster.node.gpu.host_bw")) return;
-  if (!v.has("cluster.node.gpu.host_bw")) return;
+  const Value* host = v.value("cluster.node.gpu.host_bw");
+  if (v.given("cluster.node.intra.bw") || host == nullptr || !v.has("cluster.node.gpu.host_bw"))
+    return;
   v.derive<Bandwidth>("cluster.node.intra.bw", node.gpu.host_bandwidth,
-                      "derived: cluster.node.gpu.host_bw, over PCIe");
+                      "derived: cluster.node.gpu.host_bw, over PCIe", host->text);
 }
 
 void resolve_node(FieldValues& v, int64_t nodes, Node& node, std::vector<std::string>& warnings) {
