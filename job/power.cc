@@ -109,6 +109,25 @@ std::optional<double> host_watts(const Gpu& gpu) {
   return rated * power_table().host_drawn;
 }
 
+std::optional<Diagnostic> check_power(const Gpu& gpu) {
+  Diagnostic d;
+  if (gpu.power.value <= 0) {
+    d.message = "the power of this GPU is not known, so neither is the energy";
+    d.help = "cluster.node.gpu.power: its rating, for example 700W";
+    return d;
+  }
+  if (host_watts(gpu)) return {};
+  std::string known;
+  for (size_t i = 0; i < kGpuArchitectures.size(); ++i)
+    if (power_table().host_rated[i] > 0)
+      known += (known.empty() ? "" : ", ") + std::string(kGpuArchitectures[i].name);
+  d.message = fmt::format(
+      "there is no host rating for architecture '{}', so the energy of a node is not known",
+      name_of(gpu.arch));
+  d.help = fmt::format("rated hosts are those of {} (job/power.csv)", known);
+  return d;
+}
+
 std::string assumed_power(const Gpu& gpu) {
   const PowerTable& table = power_table();
   constexpr std::array<std::string_view, kDraws> kWords{

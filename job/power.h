@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "sim/diagnostic.h"
 #include "sim/graph/spend.h"
 #include "sim/result.h"
 #include "sim/training_result.h"
@@ -43,11 +44,16 @@ std::optional<double> step_gpu_watts(const Gpu& gpu, const Account& account);
 // Watts of a host for each of its GPUs: what the node draws beside them.
 std::optional<double> host_watts(const Gpu& gpu);
 
+// Why `step_energy` has no figure of this GPU, and what would help: its rating is not stated, or
+// hosts of its architecture have none (power.csv).  Nothing if both are known.  The Diagnostic has
+// neither code nor place.
+std::optional<Diagnostic> check_power(const Gpu& gpu);
+
 // What of these figures is assumed, in words: "memory-bound kernels at 65 % of the rating".  Empty
 // if all have a source.
 std::string assumed_power(const Gpu& gpu);
 
-// Of a forecast step.  Nothing where the rating of the GPU or its host is not known.
+// Of a forecast step.  Nothing where the rating of the GPU or its host is not known: check_power().
 std::optional<StepEnergy> step_energy(const Gpu& gpu, const Result& result);
 
 }  // namespace stepcast

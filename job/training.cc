@@ -1,4 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// A training is one step, many times, and what comes between.  Say that Llama 3 405B trains on
+// 15.6 T tokens with 2,048 nodes of 8 H100, on which a step of 16.8 M tokens takes 6.3 s:
+//
+//   make_part      forecasts the step: one Part for each batch size of a ramp and one for the rest,
+//                  since their steps differ.  929,832 steps of 6.3 s are 67.7 days, which count.
+//   long_run       puts job and cluster into the few figures that losses.h knows (LongRun): the
+//                  rates of all that interrupts (of a node and day, so twice as many on twice the
+//                  nodes; here one every 3.1 h), what is lost each time (a restart of 5 min and a
+//                  checkpoint to load), how long steps stand while one is written (2.8 s), and how
+//                  often that is: every 40 steps, which loses least.
+//   expected_parts (losses.h) gives the mean in closed form: 23,000 checkpoints take 0.8 days, 553
+//                  restarts 1.9, and steps since the last checkpoint, half of 4.2 min each time,
+//                  0.8 more: 71.2 days.  Copies in memory have no closed form: draw_runs
+//                  (replicas.h) draws a thousand such runs, and that is the answer.
+//   set_interval   how sure that is: the doubts of the step and of the rates are independent, so
+//                  their half widths add as squares.
+//   energy_of      watts of the GPUs by what they do in a step, of hosts all the time (power.h).
+//   add_plans      the same layout with more or fewer replicas, where other numbers of GPUs are
+//                  asked for, or the fewest for so many days: a step and a run of their own each.
+//
+// train(), at the end, does this in order.  whole_run() and job_seconds() are short forms for
+// `compare` and `search`, which have a step already and ask for its run.  check_job() refuses what
+// cannot be before any step is forecast, endless() says of a run that never ends why.
 #include "job/training.h"
 
 #include <fmt/format.h>
@@ -19,6 +42,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/statistics.h"
 #include "sim/text.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
@@ -32,16 +56,13 @@ constexpr double kWritePerNode = 2e12 / 2048;
 constexpr int64_t kDrawn = 1000, kLeastDrawn = 10;
 constexpr double kDrawnInterruptions = 5e6;
 
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
-
 int64_t nodes_of(const Scenario& s) {
   const int64_t gpus = s.plan.grid.world(), node = s.cluster.node.gpus;
   return std::max<int64_t>(1, (gpus + node - 1) / node);
 }
 
-std::string seconds_text(double s) {
+// Of a run: up to days.  What report/ writes of an op or a step ends at seconds.
+std::string duration_text(double s) {
   if (s < 0.9995) return fmt::format("{:.0f} ms", s * 1e3);
   if (s < 99.95) return fmt::format("{:.1f} s", s);
   if (s < 5999.5) return fmt::format("{:.1f} min", s / 60);
@@ -163,7 +184,7 @@ Endless endless(const Job& job, const LongRun& run, double every) {
   const double mtbf = 1 / run.rate();
   double recovery = 0;
   for (const Interruption& i : run.interruptions) recovery += i.recovery * i.rate * mtbf;
-  const std::string often = seconds_text(mtbf), restart = seconds_text(recovery);
+  const std::string often = duration_text(mtbf), restart = duration_text(recovery);
   const std::string_view key = job.mtbf ? "failures.mtbf" : "failures";
   if (every <= 0)
     return {key,
@@ -173,7 +194,7 @@ Endless endless(const Job& job, const LongRun& run, double every) {
   return {key,
           fmt::format("the run never ends: it is interrupted every {}, while a restart takes {} "
                       "and a checkpoint comes every {}",
-                      often, restart, seconds_text(every)),
+                      often, restart, duration_text(every)),
           fmt::format("fewer nodes, a shorter restart, or checkpoints below {} apart", often)};
 }
 
@@ -251,11 +272,11 @@ namespace {
 
 std::string longer_than_its_interval(double takes, double every) {
   return fmt::format("a checkpoint takes {}, longer than the {} until the next one",
-                     seconds_text(takes), seconds_text(every));
+                     duration_text(takes), duration_text(every));
 }
 
 std::string apart(double takes) {
-  return fmt::format("at least {} apart, or a higher write_bw", seconds_text(takes));
+  return fmt::format("at least {} apart, or a higher write_bw", duration_text(takes));
 }
 
 // What is stated of checkpoints and cannot be, once the step is known.
@@ -266,7 +287,7 @@ void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpo
   if (every < step * 0.999999)
     refuse_job(job, "checkpoint.every",
                fmt::format("a checkpoint every {} is more than one in a step of {}",
-                           seconds_text(every), seconds_text(step)),
+                           duration_text(every), duration_text(step)),
                "checkpoints are made between steps");
   const double takes = std::max(c.save, c.block);
   if (takes > run.interval + (job.async ? c.block : 0))
@@ -479,7 +500,7 @@ void add_facts(TrainingResult& out, const Job& job, const Scenario& s) {
                     job.fleet->assumed ? ", a figure of which is assumed" : "", job.fleet->low,
                     job.fleet->high));
   if (!job.says_restart)
-    add("restart", seconds_text(job.causes.front().restart),
+    add("restart", duration_text(job.causes.front().restart),
         "detection, replacement and initialization, as Kokolis et al. reckon");
   if (!job.write_bw && !job.save && !(job.block && !job.async))
     add("storage", rate_of_bytes(write_bandwidth(job, s)),
@@ -683,6 +704,8 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
   out.gpu_hours = found.wall / 3600 * real(out.gpus);
   if (job.price) out.price = out.gpu_hours * *job.price;
   out.energy = energy_of(job, parts, out.times);
+  if (const auto wrong = check_power(s.cluster.node.gpu); wrong && !out.energy)
+    out.warnings.push_back("no energy: " + wrong->message + "; " + wrong->help);
   out.fullest = std::ranges::max_element(parts, {}, [](const Part& p) {
                   return p.result.memory_reserved;
                 })->result;

@@ -344,7 +344,9 @@ struct Plan {
   VocabularySplit vocabulary = VocabularySplit::none;  // as the schedule has it
   bool splits_vocabulary() const { return vocabulary != VocabularySplit::none; }
   std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
-  RankGrid grid{};                   // placement of the ranks
+  // Placement of the ranks.  The order is its own; its sizes are copies that the resolvers make
+  // (resolve_layout and after it), of which the members above are the source.
+  RankGrid grid{};
 
   // Batch, in sequences.
   int64_t global_batch = 1;

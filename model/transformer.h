@@ -216,7 +216,7 @@ int64_t prediction_parameters(const Transformer& t);
 // Parameters that Transformer::masked_head adds, the head itself not counted.
 int64_t masked_head_parameters(const Transformer& t);
 
-// ------------------------------------------------------------------------------ model FLOPs ----
+// ------------------------------------------------------------------------------------- model FLOPs
 // FLOPs of the forward of `sequences` sequences of `seq` tokens: the products of the layers and the
 // head, without the lookup of the embedding.  A multiply-add counts two; a backward takes twice as
 // many.  Each query is multiplied with every key or, with `causal`, with the keys that it sees.

@@ -40,8 +40,7 @@ bool is_of_that_time(const Schedule& schedule) {
 }  // namespace
 
 std::optional<std::string_view> older_software(const Value& tree, const Scenario& scenario) {
-  const GpuArch arch = scenario.cluster.node.gpu.arch;
-  const bool old_gpus = arch == GpuArch::volta || arch == GpuArch::ampere;
+  const bool old_gpus = architecture(scenario.cluster.node.gpu.arch).older_software;
   if (!old_gpus || tree.find("software") != nullptr || !is_of_that_time(scenario.model) ||
       !is_of_that_time(scenario.plan) || scenario.to_make || !is_of_that_time(scenario.schedule))
     return {};

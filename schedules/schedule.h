@@ -134,9 +134,12 @@ struct ScheduleFamily {
 std::span<const ScheduleFamily> schedule_families();
 // nullptr if unknown.
 const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
+// Nothing, or that `params` states a group and `family` has none.
+std::optional<Diagnostic> check_group(const ScheduleFamily& family, const ScheduleParams& params);
 // Nothing, or why `family` makes no schedule of `params`, in one sentence for the user that names
 // what is legal; also for a key in params.more that the family does not list ("note" is a remark,
-// and ignored).  Generates nothing, so that a search may ask it of every family.
+// and ignored) and for a group that it does not take.  Generates nothing, so that a search may ask
+// it of every family.
 std::optional<Diagnostic> check_params(const ScheduleFamily& family, const ScheduleParams& params);
 // What `family` makes of `params`.  Throws InputError with what check_params() says.
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params);

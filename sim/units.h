@@ -59,6 +59,11 @@ struct TimeTooLong : InputError {
 // or down.  REQUIRES: a number.
 Time time_from_seconds(double seconds);
 
+// Counts in formulas with rates.
+constexpr double real(int64_t n) {
+  return static_cast<double>(n);
+}
+
 constexpr double to_seconds(Time t) {
   return static_cast<double>(t.count()) * 1e-12;
 }

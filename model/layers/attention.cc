@@ -141,8 +141,7 @@ std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind
   return steps;
 }
 
-// -------------------------------------------------------------------- between context-parallel
-// ranks
+// ------------------------------------------------------------------ between context-parallel ranks
 
 // A tensor [tokens, width] of all heads.
 struct HeadExchange {
@@ -289,8 +288,7 @@ void gathered_backward(const LayerContext& c) {
   c.pass.free(gradients);
 }
 
-// ------------------------------------------------------------------------------------ fused
-// kernels
+// ----------------------------------------------------------------------------------- fused kernels
 
 SavedCore fused_core_forward(const LayerContext& c, ForwardMode mode, bool keep,
                              TensorIndex& replaced) {
@@ -357,8 +355,7 @@ TensorIndex fused_core_backward(const LayerContext& c, SavedCore& t) {
   return gradient_qkv;
 }
 
-// ---------------------------------------------------------------------------------- unfused
-// kernels
+// --------------------------------------------------------------------------------- unfused kernels
 
 // Of the scores of all heads where the softmax is computed (Kernels::softmax_fp32).
 Bytes softmax_bytes(const Shard& s, int64_t rows, int64_t keys) {

@@ -35,16 +35,12 @@
 #include "model/low_precision.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
-// ------------------------------------------------------------------------- experts and their
-// tokens
+// ------------------------------------------------------------------------ experts and their tokens
 namespace {
-
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 // Spreads what is above `most` over the rest, in proportion.
 void limit_shares(std::vector<double>& shares, double most) {
@@ -254,8 +250,7 @@ void expert_kernel(ExpertPass& e, const std::string& label, Kernel kernel,
   e.awaited.push_back(work);
 }
 
-// ----------------------------------------------------------------------------- dispatch and
-// combine
+// ---------------------------------------------------------------------------- dispatch and combine
 
 // fp8 tokens travel with a scale for 128 values (DeepSeek-V3, arXiv 2412.19437, section 3.3).
 constexpr int64_t kScaledValues = 128;

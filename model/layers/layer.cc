@@ -748,8 +748,8 @@ void mlp_backward(const LayerContext& c, SavedMlp& t, TensorIndex& gradient) {
   add_residual_gradient(c, "mlp", d, gradient);
 }
 
-// -------------------------------------------------------------------- attention and MLP in
-// parallel Layers in which both read the same residual stream and are added to it together (GPT-J,
+// ------------------------------------------------------------------- attention and MLP in parallel
+// Layers in which both read the same residual stream and are added to it together (GPT-J,
 // GPT-NeoX, PaLM: Chowdhery et al. 2022, arXiv 2204.02311, section 2): one sum of both branches,
 // and one tensor-parallel reduction, where other layers have two.
 Forward<SavedLayer> parallel_forward(const LayerContext& c, ForwardMode mode, SavedLayer t) {

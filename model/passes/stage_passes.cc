@@ -765,8 +765,7 @@ Bytes received_bytes(const Transformer& model, const Plan& plan, const StageCont
   return bytes;
 }
 
-// ------------------------------------------------------------------------------------ paired
-// passes
+// ----------------------------------------------------------------------------------- paired passes
 namespace {
 
 // One of the two passes, while its ops are handed out.

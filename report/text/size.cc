@@ -11,16 +11,13 @@
 #include "report/text/roles.h"
 #include "report/text/run.h"
 #include "sim/check.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
 namespace {
 
 constexpr int kNameWidth = 18;
-
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 // Four digits.
 std::string digits(double value) {

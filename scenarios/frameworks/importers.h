@@ -99,8 +99,7 @@ struct ConfigModel {
 std::optional<ConfigModel> draft_config_model(const Value& config, const ImportSources& in,
                                               ScenarioDraft& draft, ImportCounts& counts);
 // The model of a file that does not say it: that of --model's config.json, or the one that is
-// stated
-// (-s model=PRESET).  `whose` begins the message where neither is given: "DeepSpeed's file".
+// stated (-s model=PRESET).  `whose` begins the message where neither is given: "DeepSpeed's file".
 // Returns how long its sequences can be, 0: it does not say; nothing if there were problems.
 std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::string& whose,
                                           ScenarioDraft& draft, ImportCounts& counts);

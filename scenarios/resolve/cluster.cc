@@ -135,10 +135,22 @@ void warn_kept_count(const FieldValues& v, const Node& node, std::vector<std::st
                   node.gpus, node.nics));
 }
 
+// GPUs that have nothing but PCIe between them reach each other as they reach their host.
+void derive_pcie(FieldValues& v, const Node& node) {
+  if (node.gpus == 1 || node.intra != IntraKind::pcie || node.c2c) return;
+  const Value* host = v.value("cluster.node.gpu.host_bw");
+  if (v.given("cluster.node.intra.bw") || host == nullptr || !v.has("cluster.node.gpu.host_bw"))
+    return;
+  v.derive<Bandwidth>("cluster.node.intra.bw", node.gpu.host_bandwidth,
+                      "derived: cluster.node.gpu.host_bw, over PCIe", host->text);
+}
+
 void resolve_node(FieldValues& v, int64_t nodes, Node& node, std::vector<std::string>& warnings) {
   resolve_gpu(v, node.gpu, warnings);
+  derive_pcie(v, node);
   // A single GPU, a single node: there is nothing to link.
   if (node.gpus > 1) v.require("cluster.node.intra.bw", "state it, or name a cluster preset");
+  v.read("cluster.node.intra.bw", node.intra_bandwidth);
   v.read("cluster.node.nics.bw", node.nic_bandwidth);
   if (nodes > 1) v.require("cluster.node.nics.bw", "state it, or name a cluster preset");
   v.read("cluster.node.nics.count", node.nics);

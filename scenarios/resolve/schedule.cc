@@ -116,8 +116,9 @@ bool read_group(const PlanInputs& in, const ScheduleFamily& family, SchedulePara
   const FieldValues& v = in.values;
   if (!v.has("schedule.group")) return v.value("schedule.group") == nullptr;
   params.group = v.whole("schedule.group");
-  if (family.takes_group) return true;
-  v.refuse("E127", "schedule.group", "'group' is not for " + std::string(family.name),
+  const std::optional<Diagnostic> wrong = check_group(family, params);
+  if (!wrong) return true;
+  v.refuse("E127", "schedule.group", wrong->message,
            "leave it out, or take schedule.kind: interleaved-1f1b");
   return false;
 }

@@ -134,6 +134,8 @@ Reading read_lists(const FieldValues& v, Problems& problems) {
   return r;
 }
 
+// The cluster is read before the plan, so this grid is of the sizes as they are written, while
+// resolve_layout makes the plan's.
 // What could not be sent from the first node to the one whose first rank is `rank`.
 std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   RankGrid grid;

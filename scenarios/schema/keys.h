@@ -8,13 +8,13 @@
 //
 // A resolver binds a key by its path:
 //
-//   values.read("parallel.etp", plan.etp);         // a count, into an int64_t
-//   values.read("parallel.cp_comm", plan.cp_comm);  // a word, into the enumerator that it stands
-//   for
+//   values.read("parallel.etp", plan.etp);          // a count, into an int64_t
+//   values.read("parallel.cp_comm", plan.cp_comm);  // a word, into its enumerator
 //
 // The path is looked up here while the resolver is compiled (Key, KeyOf): a misspelt path, or one
 // whose row holds a value of another type, does not compile.  A value that only has to be put into
-// the plan or the cluster says so in its row (`into`), and no resolver mentions it.
+// the plan or the cluster says so in its row (`into`), and no resolver mentions it:
+// FieldValues::fill (values.h) puts all of these into the plan and the cluster at once.
 #pragma once
 
 #include <algorithm>
@@ -579,8 +579,7 @@ inline constexpr Field kFields[] = {
      .into = into<&Cluster::node, &Node::intra>},
     {.path = "cluster.node.intra.bw",
      .type = FieldType::bandwidth,
-     .summary = "of one GPU, one direction (data sheets give both together)",
-     .into = into<&Cluster::node, &Node::intra_bandwidth>},
+     .summary = "of one GPU, one direction (data sheets give both); of pcie that of gpu.host_bw"},
     {.path = "cluster.node.intra.latency",
      .type = FieldType::time,
      .summary = "between two GPUs",

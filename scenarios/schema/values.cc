@@ -13,6 +13,7 @@
 #include "scenarios/document/number.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"
+#include "schedules/schedule.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -37,6 +38,13 @@ std::string keys_of(std::string_view section) {
     list += (list.empty() ? "" : ", ") + last_word(field.path);
   }
   return list;
+}
+
+// Of any schedule family: under `schedule` it belongs to schedule.params.
+bool is_family_parameter(std::string_view key) {
+  return std::ranges::any_of(schedule_families(), [&](const ScheduleFamily& family) {
+    return std::ranges::count(family.parameters, key, &ScheduleParameter::key) > 0;
+  });
 }
 
 // Writes the shorthand of every section out.
@@ -123,6 +131,12 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
                   {}, std::string(foreign->note));
     return;
   }
+  if (section == "schedule" && is_family_parameter(m.key)) {
+    suspects_.insert("schedule.params");
+    problems_.add("E102", std::move(message), m.key_mark, length,
+                  "did you mean 'schedule.params." + m.key + "'?");
+    return;
+  }
   std::vector<std::string_view> here;
   std::string list;
   for (const Field& field : scenario_fields()) {
@@ -130,8 +144,11 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
     here.push_back(field.path.substr(section.empty() ? 0 : section.size() + 1));
     list += (list.empty() ? "" : ", ") + std::string(here.back());
   }
-  if (std::string label = did_you_mean(m.key, here); !label.empty()) {
-    if (const std::string_view near = closest(m.key, here); !near.empty())
+  // What is chosen from a list is called its kind.
+  const bool names_kind = m.key == "name" && std::ranges::count(here, "kind") > 0;
+  const std::string_view key = names_kind ? std::string_view("kind") : std::string_view(m.key);
+  if (std::string label = did_you_mean(key, here); !label.empty()) {
+    if (const std::string_view near = closest(key, here); !near.empty())
       suspects_.insert(key_path(section, near));
     problems_.add("E102", std::move(message), m.key_mark, length, std::move(label));
     return;
@@ -139,12 +156,16 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
   // It may be a key of ours in the wrong place, such as `tp` at top level: the keys of that name
   // that could have this value.
   std::vector<std::string> elsewhere;
+  const Field* only = nullptr;
   for (const Field& field : scenario_fields()) {
     Problems none;
     if (last_word(field.path) == m.key &&
         field.path.find_first_of("[*") == std::string_view::npos &&
-        (!is_leaf(field) || read_datum(m.value, field, m.key, none)))
-      elsewhere.push_back('\'' + std::string(field.path) + '\'');
+        (!is_leaf(field) || read_datum(m.value, field, m.key, none))) {
+      const bool top = field.path == m.key;  // the same word, which needs its place
+      elsewhere.push_back(fmt::format("'{}'{}", field.path, top ? " at the top level" : ""));
+      only = &field;
+    }
   }
   if (elsewhere.empty()) {
     constexpr size_t kMostListed = 24;
@@ -153,7 +174,7 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
         here.size() <= kMostListed ? "known here: " + list : "`stepcast schema` lists all keys");
     return;
   }
-  if (elsewhere.size() == 1) suspects_.insert(elsewhere[0].substr(1, elsewhere[0].size() - 2));
+  if (elsewhere.size() == 1) suspects_.insert(std::string(only->path));
   problems_.add("E102", std::move(message), m.key_mark, length,
                 "did you mean " + or_list(elsewhere) + '?');
 }

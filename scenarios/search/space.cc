@@ -190,10 +190,9 @@ std::vector<int64_t> from_one_to(int64_t most) {
   return all;
 }
 
-// Embedding and head count as a layer each: Megatron's --account-for-embedding-in-pipeline-split
-// and
-// --account-for-loss-in-pipeline-split, for any number of layers.  What does not divide goes to the
-// stages behind the first.
+// Embedding and head count as a layer each, as with Megatron's
+// --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split, for any
+// number of layers.  What does not divide goes to the stages behind the first.
 std::vector<int64_t> counted_layers(int64_t layers, int64_t stages) {
   if (stages < 2 || layers + 2 < stages) return {};
   std::vector<int64_t> out(static_cast<size_t>(stages), (layers + 2) / stages);
@@ -254,8 +253,7 @@ std::string megatron_layout(std::span<const int64_t> layers) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------- reading the
-// section
+// ----------------------------------------------------------------------------- reading the section
 
 class SearchSpace::Reader {
  public:
@@ -613,14 +611,14 @@ class SearchSpace::Reader {
     if (!space_.asks_for_energy()) return;
     for (const SearchPlace& place : space_.places_) {
       const Gpu& gpu = place.scenario->cluster.node.gpu;
-      if (gpu_watts(gpu, Draw::idle) && host_watts(gpu)) continue;
+      const std::optional<Diagnostic> wrong = check_power(gpu);
+      if (!wrong) continue;
       const Value* objective = v().value("search.objective");
       const Value* constraints = v().value("search.constraints");
       const bool asked =
           std::ranges::count(space_.settings_.objectives, SearchObjective::energy) > 0;
       return refuse("E126", asked || constraints == nullptr ? *objective : *constraints,
-                    "the power of this GPU is not known, so neither is the energy",
-                    "cluster.node.gpu.power: its rating in watts");
+                    wrong->message, wrong->help);
     }
   }
 

@@ -116,9 +116,15 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
   return nullptr;
 }
 
+std::optional<Diagnostic> check_group(const ScheduleFamily& family, const ScheduleParams& params) {
+  if (params.group == 0 || family.takes_group) return {};
+  return refusal(fmt::format("'group' is not for {}", family.name));
+}
+
 std::optional<Diagnostic> check_params(const ScheduleFamily& family, const ScheduleParams& params) {
   if (auto wrong = check_keys(family, params)) return wrong;
   if (auto wrong = check_sizes(params)) return wrong;
+  if (auto wrong = check_group(family, params)) return wrong;
   return family.check == nullptr ? std::nullopt : family.check(params);
 }
 

@@ -329,8 +329,7 @@ void Periods::put_meetings(int64_t period, State& out) const {
   }
 }
 
-// ------------------------------------------------------------------------------------------
-// skipping
+// ---------------------------------------------------------------------------------------- skipping
 
 std::vector<uint32_t> Periods::look() {
   next_at_ += advances_[anchor_].walkers[anchor_walker_];

@@ -13,8 +13,8 @@
 //   lanes of one kind   are equal in speed, class and window in every role, and their groups of
 //                       each axis are of one kind
 //   groups of one kind  have as many lanes of each kind, and in each role as many flows of each
-//   kind flows of one kind   are of groups of one kind, in one role, for the same works, and put as
-//   much
+//                       kind
+//   flows of one kind   are of groups of one kind, in one role, for the same works, and put as much
 //                       on as many links of each kind
 //   links of one kind   have one capacity, and from flows of each kind as many uses of each load
 //

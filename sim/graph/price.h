@@ -51,6 +51,26 @@ constexpr std::string_view name_of(Algorithm a) {
   }
   return "";
 }
+// Whether NCCL has a choice of protocols for it, so that people are told which.
+constexpr bool has_protocols(Algorithm a) {
+  switch (a) {
+    case Algorithm::ring:
+    case Algorithm::tree: return true;
+    case Algorithm::none:
+    case Algorithm::collnet_direct:
+    case Algorithm::collnet_chain:
+    case Algorithm::nvls:
+    case Algorithm::nvls_tree:
+    case Algorithm::pat:
+    case Algorithm::pairwise:  // by size alone
+    case Algorithm::two_step: return false;
+  }
+  return false;
+}
+// Made of sends and receives between pairs, where the others sum or hand on.
+constexpr bool is_exchange(Algorithm a) {
+  return a == Algorithm::pairwise || a == Algorithm::two_step;
+}
 
 // How NCCL's kernels hand data over: 8-byte words that carry a flag, 128-byte lines that do, or
 // plain copies with fences.

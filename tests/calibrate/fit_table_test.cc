@@ -227,8 +227,7 @@ TEST(CheckRows, NamesEveryBadRow) {
                                             "launch", "ratio,nn"}));
 }
 
-// ------------------------------------------------------------------------------------ what is
-// fitted
+// ---------------------------------------------------------------------------------- what is fitted
 TEST(FitTable, KeepsFitsOfOtherSourcesAndStatesTheirResiduals) {
   TableText t = gemm_table(smooth_gemms(5, 200, 1500));
   t.fits = {{WorkKind::gemm, DType::fp16, 5, 100, 1500, 1, 0, 0, 0, FitFlag::none}};

@@ -78,12 +78,11 @@ TEST(Roofline, IsSmoothWhereBothLimitsMeet) {
 }
 
 TEST(Roofline, FasterHardwareIsNeverSlower) {
-  for (const GpuArch arch :
-       {GpuArch::volta, GpuArch::ampere, GpuArch::hopper, GpuArch::blackwell, GpuArch::other}) {
+  for (size_t arch = 0; arch < kGpuArchitectures.size(); ++arch) {
     for (const Work& w : {gemm(100, 200, 300), gemm(4096, 4096, 128), kernel(Kernel::adam, 1 << 20),
                           attention(true, true, 2048, 8, 128, 1)}) {
       Gpu slow = a100();
-      slow.arch = arch;
+      slow.arch = static_cast<GpuArch>(arch);
       Gpu fast = slow;
       fast.peak[DType::bf16] = {500e12};
       fast.memory_bandwidth = {3e12};

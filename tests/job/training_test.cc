@@ -6,6 +6,8 @@
 
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "job/power.h"
 #include "scenarios/forecast/forecast.h"
@@ -432,6 +434,37 @@ TEST(Power, ALimitCapsWhatAGpuDraws) {
   EXPECT_EQ(gpu_watts(gpu, Draw::idle), 0.2 * 700);
   gpu.power = {};
   EXPECT_FALSE(gpu_watts(gpu, Draw::compute));
+}
+
+// A new architecture needs a row host_rated in job/power.csv, or its reason here.
+TEST(Power, EveryArchitectureHasARatedHostOrAReason) {
+  const std::set<std::string_view> kWithout{"other"};  // any maker's: there is no one node of it
+  for (size_t i = 0; i < kGpuArchitectures.size(); ++i) {
+    const std::string_view name = kGpuArchitectures[i].name;
+    Gpu gpu;
+    gpu.arch = static_cast<GpuArch>(i);
+    gpu.power = Power{700};
+    EXPECT_NE(host_watts(gpu).has_value(), kWithout.contains(name)) << name;
+    EXPECT_NE(check_power(gpu).has_value(), host_watts(gpu).has_value()) << name;
+  }
+}
+
+TEST(Power, SaysWhichOfGpuAndHostIsNotKnown) {
+  Gpu gpu;
+  gpu.arch = GpuArch::other;
+  ASSERT_TRUE(check_power(gpu));
+  EXPECT_THAT(check_power(gpu)->message, HasSubstr("the power of this GPU is not known"));
+  EXPECT_THAT(check_power(gpu)->help, HasSubstr("cluster.node.gpu.power"));
+  gpu.power = Power{700};
+  ASSERT_TRUE(check_power(gpu));
+  EXPECT_THAT(check_power(gpu)->message, HasSubstr("no host rating for architecture 'other'"));
+  EXPECT_THAT(check_power(gpu)->help, HasSubstr("volta, ampere, hopper, blackwell"));
+}
+
+TEST(Train, SaysWhyThereIsNoEnergy) {
+  const TrainingResult r = trained({{"job.tokens", "1T"}, {"cluster.node.gpu.arch", "other"}});
+  EXPECT_FALSE(r.energy);
+  EXPECT_THAT(r.warnings, ::testing::Contains(HasSubstr("no host rating for architecture")));
 }
 
 // Watts of a GPU with its share of the host, over a step.

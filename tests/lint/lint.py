@@ -80,6 +80,28 @@ def check_blanks(root):
             yield f"{name}:{number}: blanks at the end of the line"
 
 
+def check_reflow(root):
+    """No comment that a formatter broke in the wrong place: a title cut off its rule, or a word or
+    two alone between long lines."""
+    for path in files(root):
+        mark = {".h": "//", ".cc": "//", ".yaml": "#"}.get(path.suffix)
+        if not mark or root / "tests" / "data" in path.parents:
+            continue
+        comment = re.compile(rf"(\s*{mark} *)(\S.*)")
+        lines = path.read_text().split("\n")
+        parts = [comment.fullmatch(line) for line in lines]
+        for number, (line, here, after) in enumerate(zip(lines, parts[1:], parts[2:]), 2):
+            before = parts[number - 2]
+            if not before or not here:
+                continue
+            if re.match(r"-{8,}", before[2]) and re.match(r"[a-z-]", here[2]):
+                yield f"{path.relative_to(root)}:{number}: the title belongs on the line of its rule"
+            alone = len(here[2]) <= 30 and len(here[2].split()) <= 3 and here[2][-1] not in ".:;,)"
+            if (alone and len(line) >= 85 and after and after[1] == here[1]
+                    and not re.search(r"   |^[-*]", line.lstrip() + here[2] + after[2])):
+                yield f"{path.relative_to(root)}:{number}: '{here[2]}' alone on a line: re-wrap the comment"
+
+
 def check_own_header(root):
     """A source file includes its own header first: so the header is compiled by itself."""
     for path in files(root):
@@ -158,7 +180,8 @@ def check_format(root):
     if not tool:
         sys.exit(skip("clang-format-14"))
     paths = [p for p in files(root) if p.suffix in (".h", ".cc")]
-    yield from run_tool([tool, "--dry-run", "-Werror"], paths)
+    for complaint in run_tool([tool, "--dry-run", "-Werror"], paths):
+        yield complaint + "to mend it: clang-format-14 -i FILE"
 
 
 def check_scripts(root):

@@ -131,6 +131,16 @@ class SourceText(TreeTest):
         self.write("sim/a.cc", "\nint\ta;\n")
         self.expect_complaint("sim/a.cc:2: tab", *self.lint("blanks"))
 
+    def test_comments_that_a_formatter_broke(self):
+        long = "// " + "word " * 17 + "words"
+        rule = "// " + "-" * 80
+        self.write("sim/a.cc", f"{rule} title\n// Text.\n\n{long}\n// end.\n{long}\n// the end\nint a;\n")
+        self.expect_clean(*self.lint("reflow"))
+        self.write("sim/a.cc", f"{rule} reading the\n// section\n")
+        self.expect_complaint("sim/a.cc:2: the title belongs", *self.lint("reflow"))
+        self.write("sim/a.cc", f"{long}\n// and\n{long}\n")
+        self.expect_complaint("sim/a.cc:2: 'and' alone", *self.lint("reflow"))
+
     def test_headers_that_are_not_included_first(self):
         self.write("sim/a.h", SPDX)
         self.write("sim/a.cc", SPDX + '#include "sim/a.h"\n\n#include <vector>\n')

@@ -356,8 +356,7 @@ TEST(ParallelBlock, FlopsAreThoseOfAnyLayer) {
   EXPECT_EQ(s.flops(s.passes.backward), usual.flops(usual.passes.backward));
 }
 
-// ------------------------------------------------------------------------- everything, every pass
-// -
+// -------------------------------------------------------------------------- everything, every pass
 std::vector<std::pair<Transformer, Plan>> variants() {
   std::vector<std::pair<Transformer, Plan>> out;
   Transformer beside = llama(), beside_shared = gpt();

@@ -249,8 +249,7 @@ TEST(Moe, RecomputedModulesAreNotKept) {
             2 * (copies * (kHidden + 3 * kWidth) * 2 + 2.0 * kSeq * (3 * 512 * 2 + kExperts * 5)));
 }
 
-// ---------------------------------------------------------------- every dispatcher in every
-// combination
+// ----------------------------------------------------------- every dispatcher in every combination
 using Combination = std::tuple<Dispatcher, std::array<int64_t, 4>, bool, int, bool>;
 
 class MoeCombinations : public ::testing::TestWithParam<Combination> {

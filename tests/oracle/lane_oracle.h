@@ -11,8 +11,7 @@
 //   * A collective of a pass brings lanes together: one that has it in front of its stream, and
 //     all its waits satisfied, has arrived; it starts on all of them when the last has.
 //   * A rendezvous is complete for each group of lanes by itself, with the posts of all its lanes
-//   and
-//     parties.  It runs until its price in its class is done; classes change as slowness does.
+//     and parties.  It runs until its price in its class is done; classes change as slowness does.
 #pragma once
 
 #include <cstdint>

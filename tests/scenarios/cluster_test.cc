@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cluster section, presets, and schedules as the user writes them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,6 +55,25 @@ TEST(Presets, EveryClusterRunsAScenario) {
     EXPECT_NE(s.cluster.node.gpu.arch, GpuArch::other) << name;
     EXPECT_THAT(s.warnings, IsEmpty()) << name;
   }
+}
+
+TEST(Cluster, OverPcieGpusReachEachOtherAsTheirHost) {
+  const auto node = [](const char* gpu, const char* intra) {
+    return Sets{{"cluster",
+                 fmt::format("{{nodes: 1, node: {{gpu: {}, gpus: 4, intra: {}}}}}", gpu, intra)}};
+  };
+  const Scenario derived = load_with(node("a100-pcie-80g", "{kind: pcie}"));
+  EXPECT_EQ(derived.cluster.node.intra_bandwidth.value, 31.5e9);
+  EXPECT_EQ(testing::setting(derived, "cluster.node.intra.bw"),
+            "31.5GB/s (derived: cluster.node.gpu.host_bw, over PCIe)");
+  const Scenario stated = load_with(node("a100-pcie-80g", "{kind: pcie, bw: 20GB/s}"));
+  EXPECT_EQ(stated.cluster.node.intra_bandwidth.value, 20e9);
+  EXPECT_EQ(failure_with(node("h100-sxm", "{kind: nvswitch}")).lines,
+            (std::vector<std::string>{"E126 1:43 'cluster.node.intra.bw' is missing"}));
+  EXPECT_EQ(
+      failure_with(node("{memory: 40GiB, mem_bw: 1TB/s, peak: {bf16: 100TFLOP/s}}", "{kind: pcie}"))
+          .codes,
+      "E126");
 }
 
 TEST(Cluster, ANicMovesNoMoreThanItsPcieSlot) {

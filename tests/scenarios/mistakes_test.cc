@@ -68,6 +68,13 @@ TEST(Mistakes, Spelling) {
        "'cluster.node.intra.bw', 'cluster.node.nics.bw'"},
       {"compare: {cases: {a: {parallel.tpp: 4}}}",
        "E102 5:23 unknown key 'parallel.tpp' in a scenario", "did you mean 'parallel.tp'?"},
+      {"schedule: {name: 1f1b}", "E102 5:12 unknown key 'name' in 'schedule'",
+       "did you mean 'kind'?"},
+      {"overlap: {name: mine}", "E102 5:11 unknown key 'name' in 'overlap'",
+       "did you mean 'name' at the top level?"},
+      {"schedule: {kind: seq1f1b, seq_splits: 4}",
+       "E102 5:27 unknown key 'seq_splits' in 'schedule'",
+       "did you mean 'schedule.params.seq_splits'?"},
       {"schedule: {kind: zb-v, params: {mem: 3}}", "E102 5:33 'mem' is not a parameter of zb-v",
        "it has none"},
   });

@@ -39,6 +39,18 @@ TEST(RefusedParameters, OfOtherProgramsAreRefusedWithASentenceThatNamesALegalVal
   EXPECT_GE(refused, 15u);
 }
 
+TEST(RefusedParameters, AGroupIsForFamiliesThatHaveOne) {
+  size_t with = 0;
+  for (const ScheduleFamily& family : schedule_families()) {
+    const std::string why = refusal(std::string(family.name), {4, 2, 8, 4});
+    const bool refused = why == "'group' is not for " + std::string(family.name);
+    EXPECT_NE(refused, family.takes_group) << family.name << ": " << why;
+    with += family.takes_group ? 1 : 0;
+  }
+  EXPECT_GE(with, 4u);
+  EXPECT_EQ(refusal("1f1b", {4, 1, 8, 3}), "'group' is not for 1f1b");
+}
+
 TEST(RefusedParameters, MessagesNameTheLegalValues) {
   EXPECT_EQ(refusal("interleaved-1f1b", {4, 2, 9, 0}),
             "group = 4 (the default, pp) leaves a remainder of 1 microbatches, which must be 0 or "

@@ -15,13 +15,18 @@ TEST(GpuArchitecture, NamesAreEntriesOfTheTable) {
 }
 
 TEST(GpuArchitecture, IsToldByItsComputeCapability) {
-  EXPECT_EQ(gpu_arch_of_capability(70), GpuArch::volta);
-  EXPECT_EQ(gpu_arch_of_capability(75), GpuArch::volta);
-  EXPECT_EQ(gpu_arch_of_capability(89), GpuArch::ampere);
-  EXPECT_EQ(gpu_arch_of_capability(90), GpuArch::hopper);
-  EXPECT_EQ(gpu_arch_of_capability(103), GpuArch::blackwell);
-  EXPECT_EQ(gpu_arch_of_capability(60), GpuArch::other);
-  EXPECT_EQ(gpu_arch_of_capability(0), GpuArch::other);
+  const auto told = [](int64_t capability) { return name_of(gpu_arch_of_capability(capability)); };
+  EXPECT_EQ(told(70), "volta");
+  EXPECT_EQ(told(72), "volta");
+  EXPECT_EQ(told(86), "ampere");
+  EXPECT_EQ(told(90), "hopper");
+  EXPECT_EQ(told(103), "blackwell");
+  EXPECT_EQ(told(60), "other");
+  EXPECT_EQ(told(0), "other");
+  for (const GpuArchitecture& a : kGpuArchitectures) {
+    if (a.compute_capability == 0) continue;
+    EXPECT_EQ(told(a.compute_capability), a.name);
+  }
 }
 
 TEST(GpuArchitecture, TraitsAreThoseOfTheTable) {

@@ -193,6 +193,6 @@ std::string shown_name(const std::string& file);
 // Throws an InputError of one diagnostic without a place.
 [[noreturn]] void usage_error(std::string code, std::string message, std::string help = {});
 // What --energy asks for is not known: E126.
-[[noreturn]] void refuse_energy();
+[[noreturn]] void refuse_energy(const Gpu& gpu);
 
 }  // namespace stepcast::cli

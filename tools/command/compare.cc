@@ -68,15 +68,18 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   };
   std::vector<std::optional<TrainingPlan>> whole_runs;
   std::vector<std::optional<StepEnergy>> energies;
+  Gpu last_gpu;
   options.each = [&](const ScenarioDocument& document, const Scenario& scenario,
                      const Result& result) {
     whole_runs.push_back(whole_run(read_job(document), scenario, result));
-    if (args.energy) energies.push_back(step_energy(scenario.cluster.node.gpu, result));
+    if (!args.energy) return;
+    last_gpu = scenario.cluster.node.gpu;
+    energies.push_back(step_energy(last_gpu, result));
   };
   const Comparison c = compare_scenarios(scenarios_of(args), options);
   if (args.energy && !energies.empty() &&
       std::ranges::none_of(energies, [](const auto& e) { return e.has_value(); }))
-    refuse_energy();
+    refuse_energy(last_gpu);
   if (!args.html.empty())
     write_compare_page(c.results, c.scenarios, c.names, c.baseline, whole_runs, c.left_out, args);
   write_stdout(args.json ? compare_json(c.results, c.names, c.baseline, version(), c.left_out,

@@ -9,6 +9,8 @@
 
 #include <charconv>
 
+#include "job/power.h"
+#include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tools/command/command.h"
@@ -151,9 +153,10 @@ std::string_view version() {
   return STEPCAST_VERSION;
 }
 
-void refuse_energy() {
-  usage_error("E126", "the power of this GPU is not known, so neither is the energy",
-              "cluster.node.gpu.power, for example: -s cluster.node.gpu.power=700W");
+void refuse_energy(const Gpu& gpu) {
+  const std::optional<Diagnostic> wrong = check_power(gpu);
+  STEPCAST_CHECK(wrong, "a GPU and a host whose power is known");
+  usage_error("E126", wrong->message, wrong->help);
 }
 
 void usage_error(std::string code, std::string message, std::string help) {

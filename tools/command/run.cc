@@ -141,7 +141,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (!args.html.empty()) write_page(result, scenario, args);
   const std::optional<StepEnergy> energy =
       args.energy ? step_energy(scenario.cluster.node.gpu, result) : std::nullopt;
-  if (args.energy && !energy) refuse_energy();
+  if (args.energy && !energy) refuse_energy(scenario.cluster.node.gpu);
   if (args.json) {
     write_stdout(run_json(result, version(), energy));
   } else {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast_accuracy runs|estimate|own-runs|recipes|collectives|held-out: what was measured beside
 // what is forecast. Each command prints its figures, or writes them between its marks in a page
-// (--report);
-// `--help` has the options. tools/accuracy is the first of them for everybody.
+// (--report); `--help` has the options. tools/accuracy is the first of them for everybody.
 //
 // Exit status 1 if something is worse than was reached before, or a shipped table stale; 2 for
 // wrong arguments, and for files that cannot be read: what can is predicted all the same.

@@ -79,6 +79,9 @@ struct GpuArchitecture {
   // Scope of in-situ parameters (calibrate's in_situ.csv).  Volta: no run that was published has
   // it; other: as Hopper, the generation that most of them have.
   std::string_view in_situ;
+  // In use before Flash attention and Transformer Engine (December 2022), so that models of older
+  // software ran on it.
+  bool older_software = false;
   // The year from which libraries' kernels for it are no longer its first; 0: not known.  Hopper's
   // GPUs came late in 2022, and cuBLAS of then chose badly for some shapes (pytorch/pytorch issue
   // 100850).  When that ended is not measured: two years after are taken.
@@ -114,7 +117,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .fp8_any_layout = false,
      .mxfp8 = false,
      .error_class = "Volta or Ampere",
-     .in_situ = "Ampere"},
+     .in_situ = "Ampere",
+     .older_software = true},
     {.name = "ampere",
      .compute_capability = 80,
      .nvlink_generation = 3,
@@ -141,7 +145,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .fp8_any_layout = false,
      .mxfp8 = false,
      .error_class = "Volta or Ampere",
-     .in_situ = "Ampere"},
+     .in_situ = "Ampere",
+     .older_software = true},
     {.name = "hopper",
      .compute_capability = 90,
      .nvlink_generation = 4,

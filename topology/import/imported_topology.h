@@ -90,9 +90,8 @@ ImportedTopology import_nccl_xml(std::string_view text, const std::string& file)
 //   * switches are told apart by GUID; names (which repeat) only label them
 //   * leaves are the switches with hosts below, and the tier of the others is their distance
 //   * SHARP aggregation nodes and managers are counted but are not in the graph; on fabrics of
-//   eight
-//     leaves or more, a host is a manager if it only hangs on ports (by number) at which fewer than
-//     one leaf in eight has a host
+//     eight leaves or more, a host is a manager if it only hangs on ports (by number) at which
+//     fewer than one leaf in eight has a host
 //   * hosts are the first words of the HCAs' descriptions, numbered in their order; an HCA without
 //     a name of its own (that of the vendor) is of no node
 //   * the rail of an HCA and of its leaf is the place of its number among the numbers that most

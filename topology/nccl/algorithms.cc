@@ -470,7 +470,7 @@ const Candidate& nccl_choice(const std::vector<Candidate>& all, WorkKind kind, d
 }
 
 int64_t blocks_in_use(const Candidate& a, const GroupShape& shape, double bytes) {
-  if (a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step) return a.blocks;
+  if (is_exchange(a.algorithm)) return a.blocks;
   const bool tree = a.algorithm == Algorithm::tree || a.algorithm == Algorithm::pat;
   const double threads = a.protocol == Protocol::ll128 || tree ? 640 : 512;
   double each = a.protocol == Protocol::simple ? 64 : 8;  // bytes for a thread to be worth it

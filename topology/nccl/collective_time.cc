@@ -173,7 +173,7 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .out = {},
                .across = across,
                .pcie = cluster.node.intra == IntraKind::pcie,
-               .pairwise = a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step,
+               .pairwise = is_exchange(a.algorithm),
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
                        architecture(cluster.node.gpu.arch).compute_capability > 0,
                .domain = 0,

@@ -28,12 +28,10 @@
 namespace stepcast {
 namespace {
 
-// "ring LL128", "NVLS tree": the protocol where there is a choice of it.
+// "ring LL128", "NVLS tree".
 std::string label_of(const Candidate& a) {
   std::string text(name_of(a.algorithm));
-  if (a.algorithm == Algorithm::ring || a.algorithm == Algorithm::tree) {
-    text.append(" ").append(name_of(a.protocol));
-  }
+  if (has_protocols(a.algorithm)) text.append(" ").append(name_of(a.protocol));
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "sim/graph/price.h"
+#include "sim/units.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {
@@ -66,9 +67,5 @@ inline constexpr NcclLatencies kNcclLatencies{
 constexpr double kNicFraction = 0.96;  // of a NIC's bandwidth, by rings and trees
 constexpr double kPcieFraction = 0.76;
 constexpr double kUnlimited = 1e18;  // bandwidth where there is no link
-
-inline double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 }  // namespace stepcast

@@ -303,7 +303,7 @@ int64_t head_of(const std::vector<int64_t>& node, int64_t rail) {
 }
 
 // The two trees over the GPUs of rail r, one part up and one down each.
-void add_trees(Writer& out, int64_t r, Nodes nodes) {
+void add_tree_messages(Writer& out, int64_t r, Nodes nodes) {
   const auto n = static_cast<int64_t>(nodes.size());
   const auto head = [&](int64_t k) { return head_of(nodes[static_cast<size_t>(k)], r); };
   for (int64_t k = 0; k < n; ++k) {
@@ -316,7 +316,7 @@ void add_trees(Writer& out, int64_t r, Nodes nodes) {
 // Network switches that add up: a head sends its slice (two parts) once and takes the sum once.
 // They are no devices of the graph; the slice goes to the next node instead, which is the same for
 // NICs.
-void add_sums(Writer& out, int64_t r, Nodes nodes) {
+void add_sum_messages(Writer& out, int64_t r, Nodes nodes) {
   for (size_t k = 0; k < nodes.size(); ++k) {
     out.add(head_of(nodes[k], r), head_of(nodes[(k + 1) % nodes.size()], r), 2);
   }
@@ -425,11 +425,11 @@ CollectiveMessages collective_messages(WorkKind kind, Algorithm algorithm, Nodes
   if (kind == WorkKind::shift) return to_next(nodes);
   switch (algorithm) {
     case Algorithm::ring: return rings(kind, nodes);
-    case Algorithm::tree: return chains(nodes, add_trees);
-    case Algorithm::nvls_tree: return in_switch(kind, nodes, add_trees);
-    case Algorithm::nvls: return in_switch(kind, nodes, add_sums);
+    case Algorithm::tree: return chains(nodes, add_tree_messages);
+    case Algorithm::nvls_tree: return in_switch(kind, nodes, add_tree_messages);
+    case Algorithm::nvls: return in_switch(kind, nodes, add_sum_messages);
     case Algorithm::collnet_direct:
-    case Algorithm::collnet_chain: return chains(nodes, add_sums);
+    case Algorithm::collnet_chain: return chains(nodes, add_sum_messages);
     case Algorithm::pat: return log_rounds(kind, nodes);
     case Algorithm::pairwise: return pairwise(nodes);
     case Algorithm::two_step: return two_step(nodes);

@@ -287,8 +287,7 @@ TEST(Inference, RunsThroughAPipelineAndOnReplicas) {
   }
 }
 
-// ----------------------------------------------------------------------------------- what is
-// refused
+// --------------------------------------------------------------------------------- what is refused
 TEST(Inference, RefusesWhatOnlyTrainingHas) {
   EXPECT_EQ(code_of("mode: prefill"), "none");
   EXPECT_EQ(code_of("mode: generate"), "E125");

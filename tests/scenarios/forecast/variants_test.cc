@@ -43,8 +43,7 @@ std::string origin_of(const Scenario& s, const std::string& path) {
   return found == s.settings.end() ? "absent" : found->value + ", " + found->origin;
 }
 
-// ------------------------------------------------------------------------------------------
-// pruning
+// ----------------------------------------------------------------------------------------- pruning
 TEST(PrunedScenario, IsTheSmallerModel) {
   const Scenario pruned = scenario_of("prune: {layers: 50%, ffn: 0.25}");
   EXPECT_EQ(pruned.model.layers, 8);
