@@ -61,7 +61,7 @@ typedef struct stepcast_answer stepcast_answer;
  * before it is known.  May be NULL. */
 typedef int (*stepcast_progress)(void* context, int64_t done, int64_t total);
 
-/* STEPCAST_API_VERSION of the library, and its version: "0.1.0". */
+/* STEPCAST_API_VERSION of the library, and its version: "0.2.0". */
 int stepcast_api_version(void);
 const char* stepcast_version(void);
 

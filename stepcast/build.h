@@ -6,7 +6,7 @@
 
 namespace stepcast {
 
-// The version and a hash of what forecasts are made of, sources and tables: "0.1.0 1f0c...".
+// The version and a hash of what forecasts are made of, sources and tables: "0.2.0 1f0c...".
 std::string_view build();
 
 }  // namespace stepcast

@@ -172,7 +172,7 @@ void add_help(CLI::App& app, Arguments& args, Command& chosen);
 
 // --- shared by several commands ---
 
-std::string_view version();  // "0.1.0"
+std::string_view version();  // "0.2.0"
 
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
