@@ -455,7 +455,8 @@ bool Engine::meets(const Place& at, const ThreadInstruction& in, const Occurrenc
   const LonePassEnd* const rest =
       undisturbed_->after_meeting(at.id, first_host + before, host + before, over);
   if (rest == nullptr) return false;
-  // Whose host came earlier may start earlier.
+  // `first_start` of what follows is that of the rank whose host came last.  Whose came earlier may
+  // have started earlier, so each must have a first start from before.
   if (rest->launch_mattered && first_host < host && !have_started) return false;
   ++passes_at_once_;
   for (const uint32_t lane : lanes) {

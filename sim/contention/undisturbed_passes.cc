@@ -108,12 +108,15 @@ PassMeeting UndisturbedPasses::meeting_of(const Pass& pass) const {
     }
   }
   out.apart = true;
-  if (out.compute_waits) out.aligned = aligned_ops(pass, k);
+  if (out.compute_waits && out.on_two_streams) out.aligned = aligned_ops(pass, k);
   return out;
 }
 
-// From the meeting on: each collective is on its stream, of its ranks, and waits for the compute
-// before it, and the compute after it for that.
+// From the meeting on: each collective is of its ranks and waits for the compute before it, and the
+// compute after it for that.  Where compute does not wait, it starts as soon as its own rank is
+// ready, and where none follows, what comes after the pass may: so a collective counts once the
+// next compute is seen to wait for it.  REQUIRES: nothing but compute and the stream of the meeting
+// is used from there on.
 uint32_t UndisturbedPasses::aligned_ops(const Pass& pass, uint32_t meeting) const {
   const auto waits_for = [&](uint32_t op, uint32_t on) {
     return std::ranges::any_of(pass.waits.of(op),
@@ -122,20 +125,26 @@ uint32_t UndisturbedPasses::aligned_ops(const Pass& pass, uint32_t meeting) cons
   const auto scope_of = [&](uint32_t op) {
     return scopes_[static_cast<size_t>(pass.ops[op].work)];
   };
+  // A delay may last beyond a collective at which the ranks meet.
+  if (std::ranges::any_of(pass.waits.all(),
+                          [&](const Wait& w) { return w.on > meeting && w.delay.count() != 0; }))
+    return meeting;
   uint32_t last = meeting;  // collective
+  uint32_t aligned = meeting;
   for (uint32_t i = meeting + 1; i < pass.ops.size(); ++i) {
     const bool communicates =
         is_communication(graph_.works[static_cast<size_t>(pass.ops[i].work)].kind);
     const bool follows_compute = i > last + 1;
     if (pass.ops[i].stream == Stream::compute) {
-      if (communicates || (!follows_compute && !waits_for(i, last))) break;
+      if (communicates || (!follows_compute && !waits_for(i, last))) return aligned;
+      aligned = last + 1;
     } else {
-      if (!communicates || pass.ops[i].stream != pass.ops[meeting].stream) break;
-      if (scope_of(i) != scope_of(meeting) || (follows_compute && !waits_for(i, i - 1))) break;
+      if (!communicates || scope_of(i) != scope_of(meeting)) return aligned;
+      if (follows_compute && !waits_for(i, i - 1)) return aligned;
       last = i;
     }
   }
-  return last + 1;
+  return aligned;
 }
 
 // Does compute of the pass not wait for its last op on the stream?
@@ -209,7 +218,8 @@ void UndisturbedPasses::mark(uint32_t r) {
 // Hosts that come late.  Where all come at one time all ranks do alike all the same.  Else suppose
 // that launches matter before one of the aligned collectives alone, for the rank whose host comes
 // last.  Up to there compute is beside nothing, so all that happens are sums and maxima: no rank
-// comes to a collective later than that one, and all stand alike from that one on.  There no launch
+// comes to a collective later than that one.  When that one begins, all have done the compute
+// before it and none of the compute after it, so all stand alike from there on.  There no launch
 // matters for it, nor for those whose hosts come earlier.
 const LonePassEnd* UndisturbedPasses::after_meeting(PassId id, int64_t first_host, int64_t host,
                                                     int64_t over) {

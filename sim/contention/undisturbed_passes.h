@@ -45,8 +45,8 @@ struct PassMeeting {
   std::array<bool, kStreams> uses{};  // streams with ops from it on
   bool compute_waits = true;          // for its end; if not, the ranks must come at one time
   bool on_two_streams = true;         // nothing but compute and its own stream
-  // Up to this op compute and the collectives of the group take turns, so that all ranks meet in
-  // each.
+  // Before this op compute and the collectives of the group take turns: each waits for the other
+  // and nothing else is on, so that all ranks stand alike when one of those collectives begins.
   uint32_t aligned = 0;
 };
 

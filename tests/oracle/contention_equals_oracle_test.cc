@@ -519,15 +519,15 @@ TEST(ContentionOfUndisturbedPasses, TakesTheSameTimeInTheEngineAndInTheOracle) {
 
 // A stage of two tp ranks, of which one gets its input over a link that is half as fast.  Hosts
 // wait for it, so that they come to the pass one after the other, and its first ops wait for
-// launches.
+// launches.  A collective that the pass leaves on the stream is waited for after the next post.
 ContendedCase draw_hosts_apart(const std::vector<HandOp>& ops, std::vector<Wait> waits) {
   constexpr int64_t kLaunch = 10;
-  constexpr int kMicrobatches = 3;
+  constexpr uint32_t kMicrobatches = 3;
   ContendedCase c;
   HandGraph g(kLaunch);
   for (uint32_t r = 0; r < 2; ++r) g.graph.roles[g.role()].pipeline_rank = r;
   const PassId made = g.pass_of(5), pass = g.pass(ops, std::move(waits));
-  for (int m = 0; m < kMicrobatches; ++m) {
+  for (uint32_t m = 0; m < kMicrobatches; ++m) {
     g.run(0, made);
     const RendezvousId id = g.rendezvous(2, 20);
     Work& sent =
@@ -536,10 +536,12 @@ ContendedCase draw_hosts_apart(const std::vector<HandOp>& ops, std::vector<Wait>
     sent.bytes = Bytes{20};
     for (uint32_t r = 0; r < 2; ++r) {
       g.post(r, id);
+      if (r == 1 && m > 0) g.wait(1, m - 1, Stream::compute);
       g.join(r, id);
     }
     g.sync(1, Stream::compute);
     g.run(1, pass);
+    g.record(1, m, Stream::tp);
   }
   c.base.graph = g.graph;
   c.base.prices = g.prices;
@@ -595,6 +597,89 @@ TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereLateComputeIsBesideColl
                           {.fold = false})
                 .passes_at_once,
             0);
+}
+
+// The fourth op goes on beside the second collective, which only the fifth waits for: the rank
+// whose host comes first begins it before that collective, by itself.
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereComputeGoesOnBesideTheCollectiveAfterIt) {
+  const ContendedCase c = draw_hosts_apart(
+      {{1}, {3, Stream::tp}, {25}, {9, Stream::tp}, {30}, {50}},
+      {{.op = 1, .on = 0}, {.op = 2, .on = 1}, {.op = 3, .on = 2}, {.op = 5, .on = 3}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+}
+
+// What another stream does begins before the second collective, after compute that the rank whose
+// host comes first has begun earlier.
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereAnotherStreamStartsBeforeACollective) {
+  const ContendedCase c =
+      draw_hosts_apart({{1}, {3, Stream::tp}, {45}, {9, Stream::tp}, {30}, {40, Stream::cp}, {50}},
+                       {{.op = 1, .on = 0},
+                        {.op = 2, .on = 1},
+                        {.op = 3, .on = 2},
+                        {.op = 4, .on = 3},
+                        {.op = 5, .on = 2},
+                        {.op = 6, .on = 5}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+}
+
+// So long after that compute is the last op, which the others do not hold up.
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereAnOpWaitsLongForOneBeforeACollective) {
+  const ContendedCase c =
+      draw_hosts_apart({{1}, {3, Stream::tp}, {25}, {9, Stream::tp}, {30}, {50}},
+                       {{.op = 1, .on = 0},
+                        {.op = 2, .on = 1},
+                        {.op = 3, .on = 2},
+                        {.op = 4, .on = 3},
+                        {.op = 5, .on = 2, .delay = Time{400}}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+}
+
+// Compute has ended before the last collective begins, and a post follows.
+TEST(ContentionOfUndisturbedPasses, AreRunRankByRankWhereTheirComputeEndsBeforeTheLastCollective) {
+  const ContendedCase c =
+      draw_hosts_apart({{1}, {3, Stream::tp}, {25}, {9, Stream::tp}},
+                       {{.op = 1, .on = 0}, {.op = 2, .on = 1}, {.op = 3, .on = 2}});
+  EXPECT_EQ(compare(c, {.fold = false}), "");
+}
+
+// Compute and collectives in turns, now and then beside each other.
+ContendedCase draw_turns(uint64_t seed) {
+  oracle::Draws draws(seed + 45);
+  std::vector<HandOp> ops = {{1}, {3, Stream::tp}};
+  std::vector<Wait> waits = {{.op = 1, .on = 0}};
+  uint32_t collective = 1;
+  const auto add = [&](Stream stream, uint32_t may_wait, uint32_t on) {
+    const auto op = static_cast<uint32_t>(ops.size());
+    ops.push_back({draws.between(1, 60), stream});
+    if (draws.chance(may_wait)) waits.push_back({.op = op, .on = on});
+    if (draws.chance(5))
+      waits.push_back({.op = op,
+                       .on = draws.below(op),
+                       .from_start = draws.chance(50),
+                       .delay = Time{draws.between(0, 200)}});
+  };
+  for (uint32_t i = draws.between(1, 3); i > 0; --i) {
+    add(Stream::compute, 95, collective);
+    if (draws.chance(30)) add(Stream::compute, 30, collective);
+    add(draws.chance(90) ? Stream::tp : Stream::cp, 90, static_cast<uint32_t>(ops.size()) - 1);
+    collective = static_cast<uint32_t>(ops.size()) - 1;
+    if (draws.chance(20)) add(Stream::tp, 50, collective);
+    if (draws.chance(40)) add(Stream::compute, 30, collective);
+  }
+  if (draws.chance(85)) add(Stream::compute, 90, collective);
+  return draw_hosts_apart(ops, waits);
+}
+
+TEST(ContentionOfHostsApart, TakesTheSameTimeInTheEngineAndInTheOracle) {
+  int64_t at_once = 0;
+  for (uint64_t seed = 0; seed < cases(); ++seed) {
+    const ContendedCase c = draw_turns(seed);
+    ASSERT_EQ(compare(c, {.fold = false}), "") << "seed " << seed;
+    at_once += run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                             {.fold = false})
+                   .passes_at_once;
+  }
+  EXPECT_GT(at_once, static_cast<int64_t>(cases()) / 4);
 }
 
 TEST(ContentionOfStagesInTheMiddle, RunsOnlyTheirPassesInLockstep) {
