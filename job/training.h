@@ -50,8 +50,7 @@ LongRun long_run(const Job& job, const Scenario& scenario, double step, double w
                  TrainingCheckpoint& checkpoint);
 
 // The whole training with this forecast as its only step, without ramps, pauses and copies in
-// memory; nothing if
-// job.tokens is not stated or the run never ends.
+// memory; nothing if job.tokens is not stated or the run never ends.
 std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& scenario,
                                       const Result& result);
 

@@ -64,6 +64,7 @@ struct SearchStep {
   bool fits = false;
   bool searched = true;  // false: of a key that is no axis of the space
   FoundLayout layout;    // if it does not fit: without a time, `reserved` what a rank allocates
+  bool keeps = true;     // the constraints, if it fits
 };
 
 struct SearchResult {
@@ -83,6 +84,7 @@ struct SearchResult {
       kept;                        // that the file states and search.space does not list
   int64_t undecided = 0;           // left when the search was stopped
   bool all_seen = true;            // false: it was stopped before all layouts were known
+  bool stopped = false;            // before its end, wherever
   int64_t within_discernment = 0;  // as good as the first within kDiscernment, itself counted
   int64_t faster = 0;              // than what the search was to be compared with
   std::vector<FoundLayout> best;   // best first; of several objectives the front

@@ -411,8 +411,10 @@ std::string_view low_peak(const Utilization& u) {
 std::string mfu_title(std::span<const Utilization> rows, std::string_view unit) {
   const auto low =
       std::ranges::find_if(rows, [](const Utilization& u) { return !low_peak(u).empty(); });
-  return fmt::format("MFU{}{}", unit,
-                     low != rows.end() ? fmt::format(" ({})", low_peak(*low)) : "");
+  if (low == rows.end()) return fmt::format("MFU{}", unit);
+  const bool one_peak =
+      std::ranges::all_of(rows, [&](const Utilization& u) { return u.format == low->format; });
+  return fmt::format("MFU{} ({})", unit, one_peak ? low->format : "of parameters' format");
 }
 
 std::string peak_memory_lines(const Result& r, const TextStyle& style) {

@@ -197,7 +197,10 @@ CellTable neighbors_table(const SearchResult& r) {
                         static_cast<double>(int64_t{1} << 30);
     table.rows.push_back({step_words(s),
                           s.fits ? change_text(versus(s.layout, first, r.objectives.front())) : "",
-                          (more > 0 ? "+" : "") + fixed(more, 1), s.fits ? "" : "does not fit"});
+                          (more > 0 ? "+" : "") + fixed(more, 1),
+                          !s.fits   ? "does not fit"
+                          : s.keeps ? ""
+                                    : "breaks a constraint"});
   }
   return table;
 }
@@ -309,7 +312,9 @@ std::string why_first(const SearchResult& r) {
 std::string switches_text(const SearchResult& r) {
   const SearchStep* best = nullptr;
   for (const SearchStep& s : r.steps)
-    if (!s.searched && s.fits && (best == nullptr || s.layout.step_time < best->layout.step_time))
+    if (!s.searched && s.fits && s.keeps &&
+        (best == nullptr ||
+         cost_of(s.layout, r.objectives.front()) < cost_of(best->layout, r.objectives.front())))
       best = &s;
   if (best == nullptr) return {};
   const double saved = versus(best->layout, r.best.front(), r.objectives.front());
@@ -575,13 +580,13 @@ NoLayout no_layout(const SearchResult& r) {
         best.joules_per_token > 0
             ? fmt::format(", {} J a token", joules_text(best.joules_per_token))
             : "";
-    return {
-        "layouts fit, but none keeps the constraints",
-        {fmt::format("The best of them is {}: {} s a step, {} GiB of {} usable{}{}. It breaks {}.",
-                     layout_text(best), seconds_text(best), gib(best.reserved), gib(best.usable),
-                     job, energy, broken)}};
+    return {"layouts fit, but none keeps the constraints",
+            {fmt::format(
+                "The best of {} is {}: {} s a step, {} GiB of {} usable{}{}. It breaks {}.",
+                r.stopped ? "those looked at before the stop" : "them", layout_text(best),
+                seconds_text(best), gib(best.reserved), gib(best.usable), job, energy, broken)}};
   }
-  if (r.undecided > 0 || !r.all_seen)
+  if (r.undecided > 0 || !r.all_seen || r.stopped)
     return {"The search was stopped before it came to a layout that fits.",
             r.simple ? std::vector{"A simple one that does is " + layout_text(*r.simple) + '.'}
                      : std::vector<std::string>{},
@@ -663,6 +668,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
       json.values("too", s.too);
       json.member("fits", s.fits);
       json.member("searched", s.searched);
+      json.member("keeps", s.keeps);
       write_figures(json, s.layout);
     });
     json.objects("next", r.next, [&](const FoundLayout& l) { write_layout(json, l); });

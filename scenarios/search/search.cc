@@ -141,17 +141,21 @@ class Searcher {
 
   double steps_of(const SearchPlace& p) const { return settings_.tokens / tokens_of(p); }
 
-  // Seconds of the whole job: a longer step never takes less.
-  double job_time(const SearchPlace& p, Time step) const {
-    return job_seconds(job_, *p.scenario, to_seconds(step), steps_of(p));
-  }
-
   // Of a step: what is found, or at least.
   struct Figures {
     Time time{};
     Bytes memory{};
-    double joules = 0;  // a token; 0: nobody asks
+    double joules = 0;      // a token; 0: nobody asks
+    bool at_least = false;  // bounds
   };
+
+  // Seconds of the whole job.  A longer step may take less of it: checkpoints are made after whole
+  // steps, and may then come closer to their best interval.  The steps alone are what it takes at
+  // least.
+  double job_time(const SearchPlace& p, const Figures& f) const {
+    const double step = to_seconds(f.time);
+    return f.at_least ? step * steps_of(p) : job_seconds(job_, *p.scenario, step, steps_of(p));
+  }
 
   // Joules a token of a step of so many seconds, if its compute draws `drawn` beyond standing idle
   // and all else as little as it can.
@@ -181,8 +185,8 @@ class Searcher {
       case SearchObjective::step_time: return static_cast<double>(f.time.count());
       case SearchObjective::tokens_per_gpu_s: return to_seconds(f.time) * gpus / tokens_of(p);
       case SearchObjective::peak_memory: return static_cast<double>(f.memory.value);
-      case SearchObjective::days: return job_time(p, f.time) / 86400;
-      case SearchObjective::price: return job_time(p, f.time) / 3600 * gpus * settings_.price;
+      case SearchObjective::days: return job_time(p, f) / 86400;
+      case SearchObjective::price: return job_time(p, f) / 3600 * gpus * settings_.price;
       case SearchObjective::energy: return f.joules;
     }
     return 0;
@@ -297,9 +301,9 @@ class Searcher {
       if (const auto bound = evaluator.bound(*scenario)) {
         if (bound->peak > room)
           trial.decided = Decided::plan_memory_bound;
-        else if (const Figures least{
-                     bound->time, bound->peak,
-                     least_joules(layout.place, bound->time, bounds_[index].joules)};
+        else if (const Figures least{bound->time, bound->peak,
+                                     least_joules(layout.place, bound->time, bounds_[index].joules),
+                                     true};
                  is_beaten(values(layout.place, least)))
           trial.decided = Decided::plan_time_bound;
         else if (!may_keep(layout, least))
@@ -421,7 +425,7 @@ class Searcher {
     for (uint32_t i = 0; i < layouts().size(); ++i) {
       const Layout& l = layouts()[i];
       const LayoutBound& b = bounds_[i];
-      const Figures figures{b.time, b.memory, least_joules(l.place, b.time, b.joules)};
+      const Figures figures{b.time, b.memory, least_joules(l.place, b.time, b.joules), true};
       least[i] = values(l.place, figures);
       if (bounds_[i].memory > most_room_[l.place] && !run_.exhaustive)
         decided_[i] = Decided::memory_bound;
@@ -438,7 +442,10 @@ class Searcher {
       if (decided_[i] == Decided::constraint_bound) breaking.push_back(i);
     breaking_only_ = true;
     set_threshold();
-    simulate(std::move(breaking), least);
+    simulate(breaking, least);
+    // Whatever else is the matter with them.
+    for (const uint32_t i : breaking)
+      if (decided_[i] != Decided::fits) decided_[i] = Decided::constraint_bound;
   }
 
   void simulate(std::vector<uint32_t> order, const std::vector<Values>& least) {
@@ -538,6 +545,7 @@ class Searcher {
     r.top = settings_.top;
     r.memory_margin = settings_.memory_margin;
     r.kept = space_.kept();
+    r.stopped = stopped_;
     r.layouts = static_cast<int64_t>(layouts().size());
     r.simulated = static_cast<int64_t>(answer_.rows.size());
     std::array<int64_t, kDecided.size()> counts{};
@@ -714,23 +722,24 @@ class Searcher {
           true,
           describe_layout(step.layout,
                           {known->time, known->reserved, known_joules(step.layout, known->time)},
-                          usable)};
+                          usable),
+          keeps_constraints(
+              step.layout, {known->time, known->reserved, known_joules(step.layout, known->time)})};
     const Evaluator::Trial trial = evaluator.attempt(*scenario, room_of(usable), Time::max());
     using Outcome = Evaluator::Trial::Outcome;
     if (trial.outcome == Outcome::impossible) return {};
     point = point_of(*scenario, layouts()[step.layout], trial);
     const bool fits = trial.outcome == Outcome::fits;
-    return SearchStep{
-        step.axis,
-        step.from,
-        step.to,
-        step.too,
-        fits,
-        true,
-        describe_layout(step.layout,
-                        {fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
-                         fits ? joules_of(*scenario) : 0},
-                        usable)};
+    const Figures figures{fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
+                          fits ? joules_of(*scenario) : 0};
+    return SearchStep{step.axis,
+                      step.from,
+                      step.to,
+                      step.too,
+                      fits,
+                      true,
+                      describe_layout(step.layout, figures, usable),
+                      !fits || broken_by(layouts()[step.layout], *scenario, figures).empty()};
   }
 
   // What the first layout would take with a switch of the software on that is no axis of the space,
@@ -793,11 +802,11 @@ class Searcher {
                     false,
                     {}};
     for (size_t i = 1; i < set.size(); ++i) step.too.push_back(set[i].first + ' ' + set[i].second);
+    const Figures figures{step.fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
+                          step.fits ? joules_of(*scenario) : 0};
     step.layout =
-        describe_layout(static_cast<uint32_t>(&layout - layouts().data()),
-                        {step.fits ? trial.time : Time{}, std::max(trial.reserved, trial.peak),
-                         step.fits ? joules_of(*scenario) : 0},
-                        usable);
+        describe_layout(static_cast<uint32_t>(&layout - layouts().data()), figures, usable);
+    step.keeps = !step.fits || broken_by(layout, *scenario, figures).empty();
     step.layout.set.insert(step.layout.set.end(), set.begin(), set.end());
     return step;
   }

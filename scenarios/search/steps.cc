@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
 #include <tuple>
 
@@ -63,12 +63,16 @@ std::optional<int64_t> distance(const Layout& a, const Layout& b, const StepAxis
   return sum;
 }
 
-// Of what is no part of the layout one axis differs, and nothing else; the number of GPUs is
-// another question.
+// Of what is no part of the layout one axis differs, and nothing else.  Other GPUs and other
+// batches are other questions: their steps say nothing of each other.
 std::optional<LayoutStep> step_beside(const SearchSpace& space, const Layout& a, const Layout& b) {
   Layout moved = b;
   moved.place = a.place;
-  if (moved != a || space.places()[a.place].gpus != space.places()[b.place].gpus) return {};
+  const SearchPlace &here = space.places()[a.place], &there = space.places()[b.place];
+  if (moved != a || here.gpus != there.gpus || here.nodes != there.nodes ||
+      here.global_batch != there.global_batch ||
+      here.scenario->plan.seq != there.scenario->plan.seq)
+    return {};
   const auto from = space.beside(a), to = space.beside(b);
   std::optional<LayoutStep> step;
   for (size_t i = 0; i < from.size(); ++i) {
@@ -77,6 +81,24 @@ std::optional<LayoutStep> step_beside(const SearchSpace& space, const Layout& a,
     step = LayoutStep{0, from[i].first, from[i].second, to[i].second, {}};
   }
   return step;
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return number;
+}
+
+// Of an axis of numbers, whether no other is between; words are all next to each other.
+bool is_nearest(const LayoutStep& step, std::span<const LayoutStep> all) {
+  const std::optional<double> from = number_of(step.from), to = number_of(step.to);
+  if (!from || !to) return true;
+  return std::ranges::none_of(all, [&](const LayoutStep& other) {
+    const std::optional<double> value = number_of(other.to);
+    return other.axis == step.axis && value && std::min(*from, *to) < *value &&
+           *value < std::max(*from, *to);
+  });
 }
 
 }  // namespace
@@ -127,7 +149,8 @@ std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Lay
       steps.push_back(std::move(step));
     }
   }
-  std::ranges::move(beside, std::back_inserter(steps));
+  for (const LayoutStep& step : beside)
+    if (is_nearest(step, beside)) steps.push_back(step);
   return steps;
 }
 

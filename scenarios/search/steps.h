@@ -20,7 +20,7 @@ struct LayoutStep {
 };
 
 // The next value below and above on each axis of a layout, those that are in the space, and all
-// other values of what is searched beside it, but for the number of GPUs.  What a
+// other words of what is searched beside it, if GPUs and batch are the same.  What a
 // value cannot go without changes with it: etp that is tp stays tp, chunks, split and schedule may
 // be others.  O(layouts).
 std::vector<LayoutStep> steps_from(const SearchSpace& space, std::span<const Layout> layouts,

@@ -81,6 +81,8 @@ TEST(CompareTable, NamesThePeakThatProductsInLowPrecisionPass) {
   EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank     MFU\n"));
   results[1].utilization.hfu_own_peaks = 0.3;
   EXPECT_THAT(compare_table(results, names, 0), HasSubstr("pp rank  MFU (bf16)\n"));
+  results[0].utilization.format = "fp32";
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("MFU (of parameters' format)\n"));
 }
 
 TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {

@@ -484,6 +484,69 @@ TEST(Search, AxesBesideTheLayoutStandInTheAnswerAndAreSteps) {
   EXPECT_EQ(text.find("  precision"), std::string::npos) << text;
 }
 
+TEST(Search, StepsBesideTheLayoutAreToTheNextNumberAndOfTheSameBatch) {
+  const SearchAnswer answer = search_layouts(document(
+      scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048,
+               "space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, batch.micro: 1, "
+               "overlap.bucket: [10000000, 40000000, 80000000, 160000000], batch.global: [16, 32]}",
+               "overlap: {dp_grad: true}\n")));
+  EXPECT_LE(steps_on(answer, "overlap.bucket").size(), 2U);
+  EXPECT_GE(steps_on(answer, "overlap.bucket").size(), 1U);
+  EXPECT_TRUE(steps_on(answer, "batch.global").empty());
+}
+
+TEST(Search, StepsThatBreakAConstraintSaySo) {
+  const std::string space =
+      "constraints: 'step_time > 0.2', space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, "
+      "batch.micro: 1}";
+  const SearchAnswer free = search_layouts(document(
+      scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048, space.substr(space.find("space")))));
+  const double first = to_seconds(free.result.best.front().step_time);
+  const SearchAnswer held = search_layouts(
+      document(scenario("llama3-8b", 4, "dgx-h100 x 1", 16, 2048,
+                        "constraints: 'step_time >= " + std::to_string(0.999 * first) + "', " +
+                            space.substr(space.find("space")))));
+  const std::vector<SearchStep> faster = steps_on(held, "overlap.dp_grad");
+  ASSERT_FALSE(faster.empty());
+  EXPECT_TRUE(faster.front().fits);
+  EXPECT_FALSE(faster.front().keeps);
+  EXPECT_NE(search_text(held.result, {}).find("breaks a constraint"), std::string::npos);
+  EXPECT_EQ(search_text(held.result, {}).find("Not searched, and"), std::string::npos);
+}
+
+TEST(Search, StoppedAmongLayoutsThatBreakAConstraintItSaysWhatItHasSeen) {
+  SearchRun run;
+  const std::string text = scenario("llama3-8b", 4, "dgx-h100 x 2", 16, 2048,
+                                    "constraints: 'step_time < 0.0001', space: {parallel.cp: 1}");
+  const SearchAnswer whole = search_layouts(document(text), {}, run);
+  ASSERT_TRUE(whole.result.breaking.has_value());
+  EXPECT_FALSE(whole.result.stopped);
+  bool any = false;
+  run.progress = [&](int64_t decided, int64_t total) { any = any || decided < total; };
+  run.stop = [&](std::optional<Time>) { return any; };
+  const SearchAnswer part = search_layouts(document(text), {}, run);
+  ASSERT_TRUE(part.result.breaking.has_value());
+  EXPECT_TRUE(part.result.stopped);
+  EXPECT_NE(search_text(part.result, {}).find("The best of those looked at before the stop"),
+            std::string::npos);
+}
+
+TEST(Search, ALongerStepMayTakeFewerDaysAndNoBoundSaysOtherwise) {
+  // Checkpoints after whole steps: the days are not in the order of the steps.
+  const std::string text = scenario("llama3-8b", 4, "dgx-h100 x 1", 64, 8192,
+                                    "objective: days, space: {parallel.cp: 1, batch.micro: 1, "
+                                    "parallel.split: even, parallel.vpp: 1}",
+                                    "job: {tokens: 40T, checkpoint: {every: 40s, save: 3s, block: "
+                                    "3s}, failures: {mtbf: 10m}}\n");
+  SearchRun all;
+  all.exhaustive = true;
+  const SearchAnswer found = search_layouts(document(text)),
+                     whole = search_layouts(document(text), {}, all);
+  ASSERT_FALSE(found.result.best.empty());
+  EXPECT_EQ(found.result.best.front().set, whole.result.best.front().set);
+  EXPECT_EQ(found.result.best.front().days, whole.result.best.front().days);
+}
+
 TEST(Search, WhatTheFileStatesAndTheSpaceLeavesOutIsSaid) {
   const std::string file =
       "model: {preset: llama3-8b, num_hidden_layers: 4}\ncluster: dgx-h100 x 1\n"

@@ -28,6 +28,15 @@ void print_sweep(const SweepResult& result, const Arguments& args, const Termina
     deliver(sweep_text(result, style), args.output, args.force);
 }
 
+// Of a point that is a scenario.
+Gpu gpu_of(ScenarioDocument document, const std::vector<std::string>& axes,
+           const SweepPoint& point) {
+  LoadOptions settings;
+  for (size_t a = 0; a < axes.size(); ++a) settings.set.emplace_back(axes[a], point.values[a]);
+  document.set(settings);
+  return std::move(document).resolve().cluster.node.gpu;
+}
+
 int sweep_command(const Arguments& args, const Terminal& terminal) {
   if (args.csv + args.json + args.json_lines > 1)
     usage_error("E003", "one of --csv, --json and --jsonl at a time");
@@ -73,7 +82,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   if (args.energy && std::ranges::any_of(result.points, ended) &&
       std::ranges::none_of(result.points,
                            [](const SweepPoint& p) { return p.row.joules_per_token.has_value(); }))
-    refuse_energy();
+    refuse_energy(gpu_of(document, result.axes, *std::ranges::find_if(result.points, ended)));
   result.name = shown_name(args.file);
   for (const SweepPoint& p : result.points)
     if (p.outcome == SweepPoint::Outcome::found) {
