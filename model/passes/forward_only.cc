@@ -106,9 +106,10 @@ int64_t linear_parameters(const Transformer& model, const Plan& plan, const Stag
   const LayerShards shards(model, plan);
   int64_t biases = 0;  // split like the layers they belong to
   for (int64_t i = 0; i < content.layers; ++i) {
-    const Shard& s = shards.of(kind_of(model, content, i));
-    if (model.attention_bias) biases += s.projected;
-    if (model.mlp_bias) biases += s.up;
+    const LayerKind kind = kind_of(model, content, i);
+    const Shard& s = shards.of(kind);
+    if (model.attention_bias && kind.attends()) biases += s.projected;
+    if (model.mlp_bias && kind.mlp) biases += s.up;
   }
   return stage_parameters(model, plan, layers) - shared_parameters(model, layers) - biases;
 }
@@ -136,6 +137,7 @@ Bytes cache_bytes(const Transformer& model, const Plan& plan, const StageContent
   int64_t kept = 0;  // elements of all layers
   for (int64_t i = 0; i < content.layers; ++i) {
     const LayerKind kind = kind_of(model, content, i);
+    if (!kind.attends()) continue;
     if (kind.bidirectional) continue;  // no token comes after those that have been seen
     // A window's cache is a ring buffer.
     const int64_t most =
@@ -177,7 +179,7 @@ double inference_flops(const Transformer& model, const Plan& plan, bool causal) 
     const LayerKind kind = layer_kind(run, i);
     const LayerShape shape = layer_shape(run, kind);
     const int64_t pair = 2 * shape.heads * (shape.head_dim + shape.value_dim);
-    if (kind.window > 0)
+    if (kind.attends() && kind.window > 0)
       unseen += static_cast<double>(std::max<int64_t>(0, plan.seq - kind.window)) *
                 static_cast<double>(pair);
   }

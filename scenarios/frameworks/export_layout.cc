@@ -77,7 +77,7 @@ constexpr std::array<std::string_view, 21> kSaidToTorchtitan{
     "batch.global",          "batch.micro",           "batch.seq",
     "schedule.kind",         "recompute.granularity", "precision.preset"};
 
-constexpr std::array<std::string_view, 27> kSaidToBridge{"optimizer.kind",
+constexpr std::array<std::string_view, 36> kSaidToBridge{"optimizer.kind",
                                                          "parallel.tp",
                                                          "parallel.cp",
                                                          "parallel.pp",
@@ -99,6 +99,15 @@ constexpr std::array<std::string_view, 27> kSaidToBridge{"optimizer.kind",
                                                          "recompute.method",
                                                          "recompute.layers",
                                                          "precision.preset",
+                                                         "precision.params",
+                                                         "precision.fp8_params",
+                                                         "precision.first_last_bf16",
+                                                         "precision.first_bf16_layers",
+                                                         "precision.last_bf16_layers",
+                                                         "precision.grads",
+                                                         "precision.reduce",
+                                                         "precision.master",
+                                                         "precision.moments",
                                                          "overlap.dp_grad",
                                                          "overlap.dp_param",
                                                          "overlap.tp",
@@ -240,7 +249,7 @@ std::optional<std::string> nemo_overrides(const Scenario& s) {
   number("train.global_batch_size", p.global_batch);
   number("train.micro_batch_size", p.micro_batch);
   number("model.seq_length", p.seq);
-  number("dataset.sequence_length", p.seq);
+  number("dataset.seq_length", p.seq);
   number("model.tensor_model_parallel_size", p.tp);
   flag("model.sequence_parallel", p.sp);
   number("model.context_parallel_size", p.cp);
@@ -257,10 +266,13 @@ std::optional<std::string> nemo_overrides(const Scenario& s) {
     constexpr std::array<const char*, 4> kWays{"p2p", "all_gather", "a2a", "a2a+p2p"};
     add("model.cp_comm_type", kWays[static_cast<size_t>(p.cp_comm)]);
   }
-  flag("ddp.use_distributed_optimizer", p.zero == 1);
+  // Of these two Bridge takes what either section has on (its config.py).
+  for (const char* name : {"ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"})
+    flag(name, p.zero == 1);
   number("ddp.num_distributed_optimizer_instances", p.dp_replicate);
   flag("ddp.overlap_grad_reduce", p.overlap.dp_grad);
-  flag("ddp.overlap_param_gather", p.overlap.dp_param);
+  for (const char* name : {"ddp.overlap_param_gather", "optimizer.overlap_param_gather"})
+    flag(name, p.overlap.dp_param);
   if (p.bucket_parameters > 0) number("ddp.bucket_size", p.bucket_parameters);
   if (s.model.experts > 0) flag("model.overlap_moe_expert_parallel_comm", p.overlap.ep);
   const bool pieces = p.overlap.tp == TpOverlap::pipelined;

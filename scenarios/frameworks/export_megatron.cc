@@ -89,7 +89,10 @@ class ArgumentWriter {
     const int64_t world = p_.tp * p_.cp * p_.pp * p_.dp;
     std::vector<std::string_view> said(kSaidToMegatron.begin(), kSaidToMegatron.end());
     // How stages exchange tensors is an argument of interleaved orders alone.
-    if (p_.vpp < 2) std::erase_if(said, [](std::string_view key) { return key == "schedule.p2p"; });
+    if (p_.vpp < 2)
+      std::erase_if(said, [](std::string_view key) {
+        return key == "schedule.p2p" || key == "overlap.pp_p2p";
+      });
     for (const std::string& stated : stated_beside(s_, said)) note(stated + " is not written");
     std::string text = "#!/bin/bash\n";
     for (const std::string& n : result_.notes) text += "# " + n + '\n';
@@ -151,6 +154,7 @@ class ArgumentWriter {
     flag(m_.qk_norm, m_.qk_norm_weights == QkNormWeights::none ? "--qk-l2-norm" : "--qk-layernorm");
     if (m_.qk_norm && m_.qk_norm_weights == QkNormWeights::of_heads)
       note("Megatron's norms of queries and keys share their weights between heads");
+    if (m_.value_norm) note("Megatron has no norm of values");
     if (m_.branch_norms) note("Megatron has no norm at the end of attention and MLP");
     if (m_.attention_sinks) add("--softmax-type learnable");
     if (m_.kv_rank > 0) {
@@ -162,6 +166,8 @@ class ArgumentWriter {
       add("--v-head-dim", m_.v_dim);
     } else {
       add("--kv-channels", m_.head_dim);
+      if (own_shape(m_).value_dim != m_.head_dim)
+        note("Megatron's values are as wide as its keys; v_head_dim is not written");
       if (m_.kv_heads != m_.heads) {
         add("--group-query-attention");
         add("--num-query-groups", m_.kv_heads);

@@ -253,6 +253,11 @@ bool without_effect(std::string_view list, std::string_view name) {
   return false;
 }
 
+bool known_argument(std::span<const CostArgument> table, std::string_view list,
+                    std::string_view name) {
+  return match(table, name).row != nullptr || without_effect(list, name);
+}
+
 ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_view list,
                                const std::vector<Argument>& arguments, Problems& problems)
     : table_(table), problems_(problems) {
@@ -323,6 +328,24 @@ std::optional<int64_t> ArgumentReader::whole(std::string_view name) const {
 
 int64_t ArgumentReader::whole(std::string_view name, int64_t fallback) const {
   return whole(name).value_or(fallback);
+}
+
+std::optional<int64_t> ArgumentReader::count(std::string_view name) const {
+  constexpr int64_t kMost = 1'000'000'000'000'000'000;
+  const Given* g = find(name);
+  if (g == nullptr) return {};
+  std::string digits;
+  char last = '_';  // none may begin or end it, nor follow another
+  for (const char c : first_text(g->argument.value)) {
+    if (c == '_' && last == '_') return {};
+    if (c != '_') digits += c;
+    last = c;
+  }
+  int64_t n = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, n);
+  if (error != std::errc() || at != end || last == '_' || n < 0 || n > kMost) return {};
+  return n;
 }
 
 std::optional<double> ArgumentReader::real(std::string_view name) const {

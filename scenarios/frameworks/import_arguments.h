@@ -108,6 +108,9 @@ struct CostArgument {
 // Whether `name` is on the list `list` of names without effect on the cost of a training step
 // (scenarios/frameworks/imports/LIST.txt: one a line, '*' at the end stands for anything).
 bool without_effect(std::string_view list, std::string_view name);
+// Whether the table or the list has it, under any of its names.
+bool known_argument(std::span<const CostArgument> table, std::string_view list,
+                    std::string_view name);
 
 struct UnknownArgument {
   std::string written;
@@ -131,6 +134,9 @@ class ArgumentReader {
   const Value* value(std::string_view name) const;
   std::optional<int64_t> whole(std::string_view name) const;
   int64_t whole(std::string_view name, int64_t fallback) const;
+  // A number of things, however many: digits with Python's underscores between them, up to 10^18.
+  // Nothing, and no problem, where it is anything else.
+  std::optional<int64_t> count(std::string_view name) const;
   std::optional<double> real(std::string_view name) const;
   bool flag(std::string_view name, bool fallback = false) const;
   std::string word(std::string_view name, std::string_view fallback = {}) const;

@@ -576,6 +576,29 @@ std::string_view line_of(std::string_view text, int number) {
   return {};
 }
 
+// Why the command ended before `line`, whose first word is an option; empty if what stands before
+// does not show it.
+std::string why_lost(std::string_view text, int line) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const auto trimmed = [&](int number) {
+    std::string_view t = line_of(text, number);
+    t.remove_prefix(std::min(t.find_first_not_of(kBlanks), t.size()));
+    return t;
+  };
+  int before = line - 1;  // the last line of the command
+  while (before > 0 && (trimmed(before).empty() || trimmed(before).starts_with('#'))) --before;
+  if (before == 0) return {};
+  const std::string_view all = line_of(text, before);
+  const std::string_view written = all.substr(0, all.find_last_not_of(kBlanks) + 1);
+  if (!written.ends_with('\\'))
+    return fmt::format("is a backslash missing at the end of line {}?", before);
+  if (all.substr(written.size()).find_first_of(" \t") != std::string_view::npos)
+    return fmt::format("blanks follow the backslash of line {}", before);
+  if (before == line - 1) return {};
+  return fmt::format("line {} is {}, which ends the command", before + 1,
+                     trimmed(before + 1).empty() ? "empty" : "a comment");
+}
+
 // Says of each statement behind the command that trains, and that begins with an option, that the
 // shell would not hand it to that command.
 void warn_of_lost_lines(const std::vector<Mark>& lost, const ImportSources& in) {
@@ -584,15 +607,12 @@ void warn_of_lost_lines(const std::vector<Mark>& lost, const ImportSources& in) 
   for (const Mark& mark : lost) {
     if (mark.line == said || mark.source == nullptr) continue;
     said = mark.line;
-    std::string_view before = line_of(mark.source->text, mark.line - 1);
-    before.remove_prefix(std::min(before.find_first_not_of(" \t"), before.size()));
-    in.warnings->push_back(fmt::format(
-        "line {} begins with an option, which the shell takes for a command of its own, so that "
-        "it is left out: {}",
-        mark.line,
-        before.starts_with('#')
-            ? fmt::format("line {} is a comment, which ends the command", mark.line - 1)
-            : fmt::format("is a backslash missing at the end of line {}?", mark.line - 1)));
+    const std::string why = why_lost(mark.source->text, mark.line);
+    if (!why.empty())
+      in.warnings->push_back(fmt::format(
+          "line {} begins with an option, which the shell takes for a command of its own, so that "
+          "it is left out: {}",
+          mark.line, why));
   }
 }
 
@@ -617,7 +637,10 @@ std::vector<Argument> shell_arguments(const ImportSources& in, Environment& envi
   for (const ShellCommand& command : script.commands) {
     std::vector<ShellArgument> found = arguments_of(command.words);
     const bool is_options = command.words.front().text.starts_with("--");
-    if (is_options && !training.empty()) lost.push_back(command.words.front().mark);
+    if (is_options && !training.empty() && std::ranges::any_of(found, [](const ShellArgument& a) {
+          return known_argument(megatron_arguments(), "megatron", a.argument.name);
+        }))
+      lost.push_back(command.words.front().mark);
     if (is_options)
       loose.insert(loose.end(), found.begin(), found.end());
     else if (trains_nothing(command))
@@ -639,6 +662,10 @@ std::vector<Argument> shell_arguments(const ImportSources& in, Environment& envi
     return {};
   }
   warn_of_lost_lines(lost, in);
+  if (in.warnings != nullptr && !script.unread.empty())
+    in.warnings->push_back(fmt::format(
+        "{} {} given, and nothing in the script reads {}", fmt::join(script.unread, ", "),
+        script.unread.size() == 1 ? "is" : "are", script.unread.size() == 1 ? "it" : "them"));
   OpenValues open(script);
   std::vector<ShellArgument> found;
   if (training.empty()) {

@@ -931,9 +931,15 @@ class RunDraft {
     const char* of_tokens = a_.given("decoder_num_layers") && a_.given("decoder_seq_length")
                                 ? "decoder_seq_length"
                                 : "seq_length";
-    const int64_t samples = a_.whole("train_samples", 0), seq = a_.whole(of_tokens, 0);
-    if (samples < 1 || seq < 1 || samples > std::numeric_limits<int64_t>::max() / seq) return;
-    draft_.set("job.tokens", samples * seq,
+    const int64_t seq = a_.whole(of_tokens, 0);
+    const std::optional<int64_t> samples = a_.count("train_samples");
+    if (seq < 1 || samples == 0) return;
+    if (!samples || *samples > std::numeric_limits<int64_t>::max() / seq)
+      return draft_.note(
+          fmt::format("{}: not read as a number of samples; job.tokens says how long "
+                      "the training is",
+                      a_.why("train_samples")));
+    draft_.set("job.tokens", *samples * seq,
                {fmt::format("{} x {}", a_.why("train_samples"), a_.why(of_tokens)),
                 a_.mark("train_samples")});
   }

@@ -89,48 +89,99 @@ void neox_parts(Importing& i) {
   i.draft.set_text("kernels.attention", flash ? "flash" : "unfused", i.a.origin(name));
 }
 
-// Width of the MLP as ParallelMLP has it: 4 times the model's unless stated.  Gated ones have 2/3
-// of it in both up projections together.  Until August 2024 they were those of `mlp_type: llama`,
-// as wide as stated, else 8/3 of the model's in multiples, and without biases (LLaMAParallelMLP).
+// Whether the MLP is gated, by its activation.  The grouped MLPs of experts never are.
+bool neox_is_gated(const Importing& i) {
+  const std::string activation = i.a.word("activation", "gelu");
+  return activation == "geglu" || activation == "reglu" || activation == "swiglu";
+}
+
+void neox_activation(Importing& i) {
+  const char* name = "activation";
+  const std::string written = i.a.word(name, "gelu");
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kWords{
+      {{"gelu", "gelu"},
+       {"relu", "relu"},
+       {"silu", "silu"},
+       {"swish", "silu"},
+       {"geglu", "gelu"},
+       {"reglu", "relu"},
+       {"swiglu", "silu"}}};
+  const auto* const known =
+      std::ranges::find(kWords, written, &decltype(kWords)::value_type::first);
+  if (known != kWords.end())
+    return i.draft.set_text("model.hidden_act", known->second,
+                            i.a.origin(name, "GPT-NeoX's default"));
+  for (const std::string_view other : {"glu", "bilinear", "mish", "softsign"})
+    if (written == other)
+      return i.a.problems().add("E130", fmt::format("not supported yet: the activation {}", other),
+                                i.a.mark(name), static_cast<int>(other.size()), {},
+                                "gelu, relu, silu, swish, geglu, reglu and swiglu are");
+  i.a.refuse(name, "is no activation of GPT-NeoX's",
+             "known: gelu, relu, silu, swish, geglu, reglu and swiglu");
+}
+
+struct NeoxWidth {
+  int64_t width = 0;
+  Origin why;
+};
+
+// 4 times the model's unless stated, in multiples of mlp_multiple_of.  Of that gated MLPs have 2/3
+// in both up projections together.
+NeoxWidth neox_width(const Importing& i, int64_t hidden) {
+  if (i.a.given("intermediate_size"))
+    return {i.a.whole("intermediate_size", 0), i.a.origin("intermediate_size")};
+  if (!i.a.given("expansion_factor"))
+    return {4 * hidden, "GPT-NeoX's default: 4 times hidden_size"};
+  const double factor = i.a.real("expansion_factor").value_or(4);
+  if (factor > 0 && factor < 1024)
+    return {static_cast<int64_t>(factor * static_cast<double>(hidden)),
+            i.a.origin("expansion_factor")};
+  i.a.refuse("expansion_factor", "must be above 0");
+  return {1, ""};
+}
+
+// ParallelMLP; of experts ParallelGroupedMLP, which has no biases and neither gates nor
+// mlp_multiple_of: as wide as stated, else 4 times the model's in multiples of 256.  Until August
+// 2024 MLPs of `mlp_type: llama`, experts' too, were gated, without biases, and as wide as stated,
+// else 8/3 of the model's in multiples of 256 (LLaMAParallelMLP).
 void neox_mlp(Importing& i) {
   if (i.in.problems.any()) return;
-  constexpr int64_t kUnit = 256;  // of experts and of the older class
   const int64_t hidden = i.a.whole("hidden_size", 0);
   const bool older = i.a.word("mlp_type") == "llama";
   const bool experts = i.a.whole("moe_num_experts", 1) > 1;
-  const std::string activation = i.a.word("activation", "gelu");
-  const bool gated =
-      older || activation == "geglu" || activation == "reglu" || activation == "swiglu";
-  const int64_t unit = i.a.whole("mlp_multiple_of",
-                                 older || (experts && !i.a.given("intermediate_size")) ? kUnit : 1);
-  // Experts and the older class begin with the width of one side.
-  const bool of_one_side = older || experts;
-  int64_t width = gated && of_one_side ? 2 * hidden * 4 / 3 : 4 * hidden;
-  Origin why = gated && of_one_side ? "GPT-NeoX's default: 8/3 of hidden_size, in multiples"
-                                    : "GPT-NeoX's default: 4 times hidden_size";
-  if (i.a.given("intermediate_size")) {
-    width = i.a.whole("intermediate_size", 0);
-    why = i.a.origin("intermediate_size");
-  } else if (i.a.given("expansion_factor") && !of_one_side) {
-    const double factor = i.a.real("expansion_factor").value_or(4);
-    if (!(factor > 0 && factor < 1024)) return i.a.refuse("expansion_factor", "must be above 0");
-    width = static_cast<int64_t>(factor * static_cast<double>(hidden));
-    why = i.a.origin("expansion_factor");
+  const bool gated = older || (!experts && neox_is_gated(i));
+  NeoxWidth w{1, ""};
+  int64_t unit = 1;
+  if (!older && !experts) {
+    unit = i.a.whole("mlp_multiple_of", 1);
+    w = neox_width(i, hidden);
+    if (i.in.problems.any()) return;
+  } else if (i.a.given("intermediate_size")) {
+    w = {i.a.whole("intermediate_size", 0), i.a.origin("intermediate_size")};
+  } else {
+    unit = 256;
+    w = older
+            ? NeoxWidth{2 * hidden * 4 / 3,
+                        "GPT-NeoX's default: 8/3 of hidden_size, in multiples of 256"}
+            : NeoxWidth{4 * hidden, "GPT-NeoX's default: 4 times hidden_size, in multiples of 256"};
   }
-  if (width < 1 || width > kWidestOfNeox || unit < 1 || unit > kWidestOfNeox)
+  if (w.width < 1 || w.width > kWidestOfNeox || unit < 1 || unit > kWidestOfNeox)
     return i.a.refuse(i.a.given("intermediate_size") ? "intermediate_size" : "mlp_multiple_of",
                       "must be from 1 to 2^30");
-  if (gated && !of_one_side) {
-    width = width * 2 / 3 / 2;
-    why.text += ", of which gated MLPs have a third on either side";
+  if (gated && !older) {
+    w.width = w.width * 2 / 3 / 2;
+    w.why.text += ", of which gated MLPs have a third on either side";
   }
+  const bool plain = older || experts;
   i.draft.set("model.gated_mlp", gated,
-              i.a.origin(older ? "mlp_type" : "activation", "GPT-NeoX's default"));
-  i.draft.set("model.mlp_bias", !of_one_side && i.a.flag("use_bias_in_mlp", true),
-              of_one_side ? Origin("this kind of MLP has none")
-                          : i.a.origin("use_bias_in_mlp", "GPT-NeoX's default"));
+              experts && !older
+                  ? Origin("the MLPs of experts have no gate")
+                  : i.a.origin(older ? "mlp_type" : "activation", "GPT-NeoX's default"));
+  i.draft.set("model.mlp_bias", !plain && i.a.flag("use_bias_in_mlp", true),
+              plain ? Origin("this kind of MLP has none")
+                    : i.a.origin("use_bias_in_mlp", "GPT-NeoX's default"));
   i.draft.set(experts ? "model.moe_intermediate_size" : "model.intermediate_size",
-              (width + unit - 1) / unit * unit, why);
+              (w.width + unit - 1) / unit * unit, w.why);
 }
 
 void neox_experts(Importing& i) {
@@ -168,6 +219,8 @@ void neox_vocabulary(Importing& i) {
   };
   if (file.find("20B_tokenizer") != std::string::npos) return of(kOfNeox, "vocab_file");
   if (type == "GPT2BPETokenizer" || type == "HFGPT2Tokenizer") return of(kOfGpt2, "tokenizer_type");
+  constexpr int64_t kOfCharacters = 512;  // build_tokenizer()
+  if (type == "CharLevelTokenizer") return of(kOfCharacters, "tokenizer_type");
   i.draft.assume("model.vocab_size", fmt::format("{}", type == "SPMTokenizer" ? kOfLlama : kOfNeox),
                  fmt::format("{} does not say how many tokens there are, {} has as many; "
                              "-s model.vocab_size=N states it",
@@ -211,41 +264,87 @@ void neox_positions(Importing& i) {
 
 // --- run
 
+void neox_sequence(Importing& i) {
+  const char* name = "sequence_parallel";
+  const bool split = i.a.flag(name);
+  if (!split && neox_tp(i) > 1 && i.a.whole("moe_num_experts", 1) > 1) {
+    if (i.in.states("parallel.sp")) return;
+    return i.a.problems().add(
+        "E130",
+        "not supported yet: experts over ranks of tensor parallelism without sequence parallelism",
+        i.a.mark("moe_num_experts"), 1, {},
+        "-s parallel.sp=true forecasts it as though the sequence was split, too");
+  }
+  if (i.a.given(name) || i.a.given("model_parallel_size"))
+    i.draft.set("parallel.sp", split, i.a.origin(name, "GPT-NeoX's default"));
+}
+
+// What calculate_batch_parameters() makes of those of the three that are given.
+struct NeoxBatch {
+  int64_t global = 0, micro = 0, steps = 0;  // 0: not given
+};
+
+NeoxBatch neox_whole_batch(NeoxBatch b, int64_t dp) {
+  if (b.global > 0 && b.micro > 0 && b.steps == 0) b.steps = b.global / b.micro / dp;
+  if (b.steps == 0) b.steps = 1;
+  if (b.micro == 0) b.micro = b.global > 0 ? b.global / dp / b.steps : 1;
+  if (b.global == 0) b.global = b.micro * b.steps * dp;
+  return b;
+}
+
 void neox_batch(Importing& i) {
   const int64_t tp = neox_tp(i), pp = neox_pp(i);
-  const int64_t micro = neox_size(i, "train_micro_batch_size_per_gpu", 1);
-  const int64_t steps = neox_size(i, "gradient_accumulation_steps", 1);
-  const int64_t global = neox_size(i, "train_batch_size", 0);
+  const NeoxBatch given{neox_size(i, "train_batch_size", 0),
+                        neox_size(i, "train_micro_batch_size_per_gpu", 0),
+                        neox_size(i, "gradient_accumulation_steps", 0)};
+  const int64_t micro = std::max<int64_t>(1, given.micro),
+                steps = std::max<int64_t>(1, given.steps);
   const char* all = i.a.given("global_num_gpus") ? "global_num_gpus" : "world_size";
   const int64_t gpus = neox_size(i, all, 0);
   if (i.in.problems.any()) return;
+  const auto refuse = [&](const std::string& message, const char* at, const char* help) {
+    i.in.problems.add("E332", message, i.a.mark(at), 1, {}, help);
+  };
   if (tp > kMostOfNeox / pp || micro > kMostOfNeox / steps)
-    return i.in.problems.add("E332", "the sizes of this file make no job of a sensible size",
-                             i.a.mark("model_parallel_size"), 1, {},
-                             "at most 10,000,000 GPUs and sequences of a step");
+    return refuse("the sizes of this file make no job of a sensible size", "model_parallel_size",
+                  "at most 10,000,000 GPUs and sequences of a step");
+  if (gpus % (tp * pp) != 0)
+    return refuse(fmt::format("the {} GPUs are no multiple of model_parallel_size x "
+                              "pipe_parallel_size = {}",
+                              gpus, tp * pp),
+                  all, "every replica of the model takes as many");
   constexpr int64_t kUsual = 8;
   int64_t dp = std::max<int64_t>(1, kUsual / (tp * pp));
   Origin why = "the file does not say how many GPUs there are";
   if (gpus > 0) {
-    dp = std::max<int64_t>(1, gpus / (tp * pp));
+    dp = gpus / (tp * pp);
     why = i.a.origin(all);
-  } else if (global > 0 && i.a.given("train_micro_batch_size_per_gpu")) {
-    dp = std::max<int64_t>(1, global / (micro * steps));
+  } else if (given.global > 0 && given.micro > 0) {
+    dp = std::max<int64_t>(1, given.global / (micro * steps));
     why = {"train_batch_size = micro batch x accumulation x replicas",
            i.a.mark("train_batch_size")};
   } else {
+    while (given.global > 0 && dp > 1 && given.global % (dp * steps) != 0) --dp;
     i.draft.note(fmt::format("cluster.nodes: {} GPUs are assumed: {}; -s cluster.nodes=N",
                              dp * tp * pp, why.text));
   }
   if (dp > kMostOfNeox / (tp * pp) || dp > kMostOfNeox / (micro * steps))
     return i.a.refuse(gpus > 0 ? all : "train_batch_size", "is too large");
+  const NeoxBatch batch = neox_whole_batch(given, dp);
+  if (batch.global != batch.micro * batch.steps * dp)
+    return refuse(fmt::format("a step of {} sequences cannot be split into micro batches of {}, {} "
+                              "on each of {} replicas",
+                              batch.global, batch.micro, batch.steps, dp),
+                  "train_batch_size", "train_batch_size = micro batch x accumulation x replicas");
   draft_cluster(i.cluster, dp * tp * pp, why, i.draft);
   i.draft.set("parallel.tp", tp, i.a.origin("model_parallel_size"));
   i.draft.set("parallel.pp", pp, i.a.origin("pipe_parallel_size"));
-  i.draft.set("batch.micro", micro, i.a.origin("train_micro_batch_size_per_gpu"));
-  i.draft.set("batch.global", global > 0 ? global : micro * steps * dp,
-              global > 0 ? i.a.origin("train_batch_size")
-                         : Origin("micro batch x accumulation x replicas"));
+  i.draft.set(
+      "batch.micro", batch.micro,
+      i.a.origin("train_micro_batch_size_per_gpu",
+                 given.global > 0 ? "train_batch_size / replicas / accumulation" : "default"));
+  i.draft.set("batch.global", batch.global,
+              i.a.origin("train_batch_size", "micro batch x accumulation x replicas"));
 }
 
 void neox_precision(Importing& i) {
@@ -315,13 +414,10 @@ constexpr CostArgument kNeox[] = {
     {"intermediate_size", "model.intermediate_size", As::code(neox_mlp)},
     {"expansion_factor", "model.intermediate_size"},
     {"mlp_multiple_of", "model.intermediate_size"},
-    {"activation", "model.hidden_act",
-     As::word("gelu|relu|silu|swish|geglu=gelu|reglu=relu|swiglu=silu")
-         .otherwise("gelu", kOfNeoxItself)},
+    {"activation", "model.hidden_act", As::code(neox_activation)},
     {"norm", "model.normalization",
      As::word("layernorm=layer_norm|te_layernorm=layer_norm|rmsnorm=rms_norm|te_rmsnorm=rms_norm")
          .otherwise("layernorm", kOfNeoxItself)},
-    {"use_bias_in_norms", "model.norm_bias", As::flag()},
     {"use_bias_in_attn_linear", "model.attention_bias", As::code(neox_attention_bias)},
     {"use_bias_in_mlp", "model.mlp_bias"},
     {"mlp_type", "model.gated_mlp"},
@@ -350,8 +446,7 @@ constexpr CostArgument kNeox[] = {
     {"global_num_gpus", "cluster.nodes"},
     {"world_size", "cluster.nodes"},
     {"seq_length", "batch.seq", As::whole().needed()},
-    {"sequence_parallel", "parallel.sp",
-     As::flag().otherwise("false", kOfNeoxItself).with("model_parallel_size")},
+    {"sequence_parallel", "parallel.sp", As::code(neox_sequence)},
 
     {"precision", "precision.preset", As::code(neox_precision)},
     {"fp16.enabled", "precision.preset"},

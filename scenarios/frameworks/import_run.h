@@ -24,6 +24,9 @@ std::string_view kind_of_log(std::string_view text);
 // The kind that reads a text, by what is in it; empty for scenarios and for what no importer reads.
 std::string_view kind_of_file(const std::string& text);
 
+// Whether a script, or a function in it, has $1, $@ or the like: one without takes no words.
+bool reads_words(std::string_view script);
+
 // What a log measured, whatever it says of the run.
 struct LogMeasurement {
   std::vector<std::pair<std::string, std::string>> set;  // keys of the section `measured`

@@ -157,4 +157,14 @@ std::string_view kind_of_file(const std::string& text) {
   return mentions(text, "\"model_type\"") || mentions(text, "\"hidden_size\"") ? "hf" : "";
 }
 
+bool reads_words(std::string_view script) {
+  for (size_t at = script.find('$'); at != script.npos; at = script.find('$', at + 1)) {
+    const size_t next = script.find_first_not_of("{#!", at + 1);
+    if (next != script.npos && std::string_view("123456789@*").find(script[next]) != script.npos)
+      return true;
+    if (script.substr(at).starts_with("$#")) return true;
+  }
+  return script.find("shift") != script.npos || script.find("getopts") != script.npos;
+}
+
 }  // namespace stepcast

@@ -496,6 +496,8 @@ class ModelReader {
     if (flag("alibi", false)) t_.positions = Positions::none;
     t_.attention_sinks = flag("attention_sinks", false);
     t_.value_norm = flag("value_norm", false);
+    if (t_.value_norm && !t_.qk_norm)
+      refuse("E127", "value_norm is of models that have use_qk_norm, too", place({"value_norm"}));
     t_.attention_gate = flag("attn_output_gate", false);
     t_.parallel_block = flag("parallel_attn", false);
     t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false) && !grouped_falcon();
@@ -743,12 +745,12 @@ class ModelReader {
     if (words_.empty() || !ok_) return;
     const auto named = static_cast<int64_t>(words_.size());
     const bool pattern = find("hybrid_override_pattern") != nullptr;
+    const std::string_view by = pattern ? "hybrid_override_pattern"
+                                : find("hybrid_layer_pattern") != nullptr ? "hybrid_layer_pattern"
+                                                                          : "layer_types";
     if (pattern ? named != t_.layers : named < t_.layers)
-      return refuse(
-          "E127",
-          fmt::format("{} names {} of the {} layers",
-                      pattern ? "hybrid_override_pattern" : "layer_types", named, t_.layers),
-          place({"hybrid_override_pattern", "layer_types", "num_hidden_layers"}));
+      return refuse("E127", fmt::format("{} names {} of the {} layers", by, named, t_.layers),
+                    place({by, "num_hidden_layers"}));
     words_.resize(static_cast<size_t>(t_.layers));
   }
 
@@ -991,6 +993,18 @@ class ModelReader {
              place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
   }
 
+  // Whether layers without a window have sizes of their own: a width, or keys that are the values.
+  bool has_global_shape() {
+    if (find("global_head_dim") != nullptr) return true;
+    const bool shared = flag("attention_k_eq_v", false);
+    // A model that names the others, if as null, has such layers.
+    if (shared && keys_.find("global_head_dim") == nullptr &&
+        keys_.find("num_global_key_value_heads") == nullptr)
+      refuse("E127", "attention_k_eq_v says nothing without the sizes of such layers",
+             place({"attention_k_eq_v"}), "give global_head_dim or num_global_key_value_heads");
+    return shared;
+  }
+
   // Sizes of heads and MLPs, where layers differ in them.
   void read_shapes() {
     std::vector<LayerShape> of(static_cast<size_t>(t_.layers), own_shape(t_));
@@ -1002,7 +1016,7 @@ class ModelReader {
         if (blocks_[i].kv_heads > 0) of[i].kv_heads = blocks_[i].kv_heads;
         if (blocks_[i].ffn > 0) of[i].ffn = blocks_[i].ffn;
       }
-    } else if (find("global_head_dim") != nullptr) {  // of layers without a window (Gemma 4)
+    } else if (has_global_shape()) {  // of layers without a window (Gemma 4)
       LayerShape shape = own_shape(t_);
       shape.head_dim = shape.value_dim = whole("global_head_dim", 1, kMostHeads, shape.head_dim);
       shape.shared_values = flag("attention_k_eq_v", false);

@@ -123,6 +123,16 @@ TEST(Shapes, ThatCannotBeAreRefused) {
             "E127: 3 key-value heads of some layers do not divide their 8 heads");
   EXPECT_EQ(problem(mimo("hybrid_layer_pattern: 3")),
             "E107: 'hybrid_layer_pattern' must be a list of 0 and 1");
+  const testing::Failure cut = failure(mimo("hybrid_layer_pattern: [0, 1]"));
+  ASSERT_EQ(cut.all.size(), 1u);
+  EXPECT_EQ(cut.all[0].message, "hybrid_layer_pattern names 2 of the 4 layers");
+  EXPECT_GT(cut.all[0].column, 60);
+  const std::string llama = "model: {preset: llama3-8b, ", rest =
+                                                               "}\ncluster: dgx-h100 x 1\n"
+                                                               "batch: {global: 8, seq: 4096}\n";
+  EXPECT_THAT(problem(llama + "attention_k_eq_v: true" + rest),
+              HasSubstr("E127: attention_k_eq_v says nothing"));
+  EXPECT_THAT(problem(llama + "value_norm: true" + rest), HasSubstr("E127: value_norm is of"));
   EXPECT_THAT(problem(mimo("hybrid_layer_pattern: [0, 2, 0, 1]")),
               HasSubstr("hybrid_layer_pattern"));
   EXPECT_EQ(problem(mimo("moe_layer_freq: [0, 1]")),

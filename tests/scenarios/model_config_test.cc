@@ -338,6 +338,23 @@ TEST(Families, KnowPositionsThatCostNothing) {
 
 // ------------------------------------------------------------------------------------- config.json
 
+// A null stands for what a class does without the key, not for the family's own value.
+TEST(ConfigJson, KeysThatAreTheValuesNeedNoWidthOfTheirOwn) {
+  const auto shapes = [](const std::string& keys) {
+    return model_of("model: {hf: models/config.json}",
+                    {{"models/config.json",
+                      "{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 6, "
+                      "\"global_head_dim\": null, " +
+                          keys + "}"}})
+        .shapes;
+  };
+  EXPECT_THAT(shapes("\"attention_k_eq_v\": false"), ::testing::IsEmpty());
+  EXPECT_EQ(shapes("\"attention_k_eq_v\": true, \"num_global_key_value_heads\": 2"),
+            (std::vector<LayerShape>{{8, 2, 256, 256, false, true, 9216}}));
+  EXPECT_EQ(shapes("\"attention_k_eq_v\": true, \"num_global_key_value_heads\": null"),
+            (std::vector<LayerShape>{{8, 4, 256, 256, false, true, 9216}}));
+}
+
 // Hugging Face deepseek-ai/DeepSeek-V3, config.json, shortened to what is not about generation.
 constexpr const char* kDeepSeekV3 =
     R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61,

@@ -48,9 +48,15 @@ std::string name_of(const Scenario& run, const Measured& m, const std::string& f
 
 MeasuredScenario measured_by_log(const std::string& file, const Arguments& args,
                                  std::set<std::string>& warnings) {
+  for (const auto& [path, value] : parse_sets(args.set))
+    if ((path == "measured" || path.starts_with("measured.")) && path != "measured.tolerance")
+      usage_error("E003", fmt::format("--log says what was measured, and -s {}, too", path),
+                  "leave one of them out");
   const std::string log = shown_name(args.log);
   const LogMeasurement found = measured_in_log(log, read_whole_file(args.log));
-  Sets sets{{"measured", "null"}};  // what the scenario says itself goes
+  Sets sets;  // the figures of the scenario itself go, its tolerance stays
+  for (const char* figure : {"step_time", "tokens_per_gpu_s", "peak_memory", "source", "variants"})
+    sets.emplace_back(fmt::format("measured.{}", figure), "null");
   for (const auto& [key, value] : found.set) sets.emplace_back("measured." + key, value);
   Scenario scenario = load(file, args, sets);
   if (!args.quiet)

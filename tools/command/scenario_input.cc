@@ -33,6 +33,17 @@ void refuse_words(const Arguments& args) {
                 "file are for scripts");
 }
 
+// A file behind a script that takes no words is meant for a second scenario.
+void refuse_files(const std::string& script, const Arguments& args) {
+  if (args.given.empty() || reads_words(script == "-" ? standard_input() : read_whole_file(script)))
+    return;
+  std::error_code none;
+  for (const std::string& word : args.given)
+    if (std::filesystem::is_regular_file(word, none))
+      usage_error("E003", "'" + word + "' is one argument too many: the script reads no $1",
+                  "one scenario at a time; `stepcast compare` takes several");
+}
+
 // What a file leaves open can be said to `stepcast import` in more ways than to other commands.
 ImportedRun import_with_advice(const ImportRequest& request, const std::string& file) {
   try {
@@ -52,7 +63,10 @@ ImportedRun import_with_advice(const ImportRequest& request, const std::string& 
 
 std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args) {
   const std::string kind = kind_of_input(file, args);
-  if (kind != "megatron-args") refuse_words(args);
+  if (kind == "megatron-args")
+    refuse_files(file, args);
+  else
+    refuse_words(args);
   if (kind.empty()) return {};
   ImportRequest request = import_request(args, kind, file);
   const ImportedRun run = import_with_advice(request, file);
@@ -67,6 +81,9 @@ ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
   if (auto imported = imported_scenario(path, args))
     return ScenarioDocument::of_text(std::move(*imported), "imported from " + shown_name(path),
                                      args.root, path == "-" ? shown_name(path) : path);
+  if (!args.log.empty() && !args.preset.empty())
+    usage_error("E003", "--preset is for files that are imported, and '" + file + "' is a scenario",
+                "-s cluster.preset=NAME changes its cluster");
   LoadOptions options;
   options.set = parse_sets(args.set);
   ScenarioDocument document =

@@ -53,6 +53,18 @@ bool fits_pattern(std::string_view pattern, std::string_view text, size_t& compa
   return p == pattern.size();
 }
 
+// Whether the name stands in the text, and not just to be set.
+bool reads_name(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+    const std::string_view rest = text.substr(at + name.size());
+    if (at > 0 && is_shell_name(text[at - 1])) continue;
+    if (!rest.empty() && is_shell_name(rest.front())) continue;
+    const bool expanded = at > 0 && (text[at - 1] == '$' || text[at - 1] == '{');
+    if (expanded || !(rest.starts_with('=') || rest.starts_with("+="))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ShellReader::ShellReader(const SourceRef& source, const ShellGiven& given, const ShellFiles& files)
@@ -79,6 +91,9 @@ ShellReader::ShellReader(const SourceRef& source, const ShellGiven& given, const
 
 ShellScript ShellReader::read() {
   follow(whole(source_), nullptr);
+  for (const std::string& name : fixed_)
+    if (std::ranges::none_of(inputs_, [&](const ShellText& t) { return reads_name(t.text, name); }))
+      script_.unread.push_back(name);
   return std::move(script_);
 }
 

@@ -63,9 +63,10 @@ struct ShellScript {
   std::vector<std::pair<std::string, ShellWord>> exported;  // environment, in order
   std::map<std::string, std::string> variable_of;           // "2" -> "SIZE", where SIZE=$2
   std::map<std::string, std::vector<std::string>> choices;  // what each name is compared with
-  std::set<std::string> empty;     // variables that are not set, and were taken to be empty
-  std::optional<ShellWord> nodes;  // of "sbatch --nodes=16 job.sh"
-  std::optional<Mark> cut;         // where it became too long to be followed
+  std::set<std::string> empty;      // variables that are not set, and were taken to be empty
+  std::vector<std::string> unread;  // variables that are given, and that nothing in it reads
+  std::optional<ShellWord> nodes;   // of "sbatch --nodes=16 job.sh"
+  std::optional<Mark> cut;          // where it became too long to be followed
 };
 
 // Never fails: what is no shell has commands without arguments.

@@ -395,7 +395,8 @@ class ShellParser {
         std::tie(node.document, next_document_) = document(begin, pending_.back());
         continue;
       }
-      while (peek() == '<' || peek() == '>' || peek() == '&' || is_shell_blank(peek())) ++at_;
+      while (peek() == '<' || peek() == '>' || peek() == '&') ++at_;
+      skip_blanks();
       if (peek() == '(')
         at_ = end_of_shell_group(text_, at_, end_);
       else if (at_ < end_ && !is_shell_operator(peek()))

@@ -253,6 +253,37 @@ TEST(Inference, DecodeBehindAWindowCountsTheKeysInIt) {
   EXPECT_LE(r.utilization.mfu_causal_attention, r.utilization.hfu * (1 + 1e-9));
 }
 
+// A layer without attention has neither keys to keep, nor biases of their projection, nor a window.
+TEST(Inference, LayersWithoutAttentionHaveNoCache) {
+  const auto load = [](const std::string& second, const std::string& more) {
+    const std::string block = "{attention: {n_heads_in_group: 4}, ffn: {ffn_mult: 1.0}}";
+    return scenario_of("mode: decode", "precision: {weights: int8}",
+                       "{model_type: nemotron-nas, hidden_size: 1024, num_hidden_layers: 2, "
+                       "num_attention_heads: 8, vocab_size: 32000, " +
+                           more + "block_configs: [" + block + ", " + second + "]}");
+  };
+  const std::string attends = "{attention: {n_heads_in_group: 4}, ffn: {ffn_mult: 1.0}}";
+  const std::string none = "{attention: {no_op: true}, ffn: {ffn_mult: 1.0}}";
+  const Scenario both = load(attends, ""), one = load(none, "");
+  const auto cache = [](const Scenario& s) {
+    return cache_bytes(s.model, s.plan, s.plan.stages.front(), 1).value;
+  };
+  EXPECT_EQ(cache(both), 2 * 2 * 2 * 128 * 2);
+  EXPECT_EQ(cache(one), 2 * 2 * 128 * 2);
+  const auto linear = [](const Scenario& s) {
+    return linear_parameters(s.model, s.plan, s.plan.stages.front());
+  };
+  EXPECT_EQ(linear(load(none, "attention_bias: true, ")), linear(one));
+  const Scenario windows = load(none, "sliding_window: 1024, ");
+  const double pair = 2 * 8 * (128 + 128);
+  EXPECT_NEAR(inference_flops(windows.model, windows.plan, false) -
+                  inference_flops(windows.model, windows.plan, true),
+              8 * pair * (4096 - 1024), 1);
+  EXPECT_DOUBLE_EQ(held(run_of(both), MemoryCategory::activations) -
+                       held(run_of(one), MemoryCategory::activations),
+                   8.0 * 4096 * 2 * 2 * 128 * 2);
+}
+
 // Its tokens see those after them: none is made from a cache.
 TEST(Inference, BidirectionalModelsHaveNoCache) {
   const std::string batch = "{global: 8, micro: 8, seq: 512}";

@@ -85,9 +85,15 @@ TEST(ExportLayout, NemoIsToldOverlapAndPrecision) {
     return nemo_overrides(load_with(sets)).value();
   };
   EXPECT_THAT(text({{"overlap", "{dp_grad: true, dp_param: true}"}}),
-              HasSubstr("ddp.overlap_grad_reduce=true\nddp.overlap_param_gather=true\n"));
+              HasSubstr("ddp.overlap_grad_reduce=true\nddp.overlap_param_gather=true\n"
+                        "optimizer.overlap_param_gather=true\n"));
   EXPECT_THAT(text({{"overlap", "{dp_grad: false, dp_param: false}"}}),
-              HasSubstr("ddp.overlap_grad_reduce=false\nddp.overlap_param_gather=false\n"));
+              HasSubstr("ddp.overlap_grad_reduce=false\nddp.overlap_param_gather=false\n"
+                        "optimizer.overlap_param_gather=false\n"));
+  EXPECT_THAT(text({{"parallel.zero", "0"}}),
+              HasSubstr("ddp.use_distributed_optimizer=false\n"
+                        "optimizer.use_distributed_optimizer=false\n"));
+  EXPECT_THAT(text({}), HasSubstr("dataset.seq_length="));
   EXPECT_THAT(text({{"overlap.tp", "pipelined"}, {"parallel.sp", "true"}}),
               HasSubstr("model.tp_comm_overlap=true\n"));
   EXPECT_THAT(text({}), HasSubstr("mixed_precision=bf16_mixed\n"));
@@ -95,7 +101,10 @@ TEST(ExportLayout, NemoIsToldOverlapAndPrecision) {
   EXPECT_THAT(delayed, HasSubstr("mixed_precision=bf16_with_fp8_delayed_scaling_mixed\n"));
   EXPECT_THAT(delayed, HasSubstr("# not said: precision.fp8_params false"));
   EXPECT_THAT(text({{"precision", "fp8-delayed"}, {"precision.fp8_params", "true"}}),
-              Not(HasSubstr("# not said: precision.fp8_params false")));
+              Not(HasSubstr("fp8_params")));
+  EXPECT_THAT(text({{"precision.grads", "bf16"}}),
+              HasSubstr("# not said: precision.grads bf16, which this recipe has otherwise\n"));
+  EXPECT_THAT(text({{"precision.grads", "fp32"}}), Not(HasSubstr("precision.grads")));
   EXPECT_THAT(text({{"precision", "fp32"}}), HasSubstr("# not said: precision.preset"));
 }
 
@@ -154,7 +163,7 @@ void add_told(const Export& written, const Sets& base, std::map<std::string, boo
 // Values that change no step on the bases below: they matter only beside others that these lack.
 bool changes_nothing(std::string_view value) {
   return std::ranges::any_of(
-      std::array{"optimizer.kind=", "overlap.ep=", "overlap.pp_p2p=", "parallel.cp_comm=a2a+p2p",
+      std::array{"optimizer.kind=", "overlap.ep=", "parallel.cp_comm=a2a+p2p",
                  "parallel.cp_inner=", "parallel.dp_replicate=64", "parallel.sp=true",
                  "parallel.split=last", "parallel.vocab_multiple=", "precision.first_bf16_layers=",
                  "precision.last_bf16_layers=", "recompute.distribute=", "recompute.layers=64",

@@ -130,6 +130,15 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   EXPECT_THAT(notes("kernels: {held_logits: 2}\n"), HasSubstr("held_logits are not written"));
   EXPECT_THAT(notes("precision: {preset: bf16-mixed, own_grads: true}\n"),
               HasSubstr("precision.own_grads"));
+  EXPECT_THAT(notes("overlap: {pp_p2p: false}\n"),
+              HasSubstr("overlap.pp_p2p false is not written"));
+  const auto notes_of = [](const std::string& model) {
+    return ::testing::PrintToString(
+        export_megatron(testing::load("model: {" + model + "}\ncluster: dgx-h100 x 1\n" + kBatch))
+            .notes);
+  };
+  EXPECT_THAT(notes_of("preset: llama3-8b, v_head_dim: 64"), HasSubstr("v_head_dim"));
+  EXPECT_THAT(notes_of("model_type: gemma4_text"), HasSubstr("norm of values"));
   const Scenario s = testing::load(
       "model: llama3-8b\ncluster: dgx-h100 x 1\n"
       "parallel: {tp: 2, zero: 1, zero_exchange: all-reduce}\noverlap: {tp: none}\n" +

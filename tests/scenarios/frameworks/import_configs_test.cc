@@ -71,10 +71,72 @@ TEST(ImportNeox, GatedMlpsHaveTwoThirdsOfTheWidthAndTheOlderKindAllOfIt) {
   EXPECT_EQ(value_of(now, "model.mlp_bias"), "true");
   const ImportedRun older =
       imported("auto", neox("activation: silu, mlp_type: llama, intermediate_size: 3000"));
-  EXPECT_EQ(value_of(older, "model.intermediate_size"), "3072");  // in multiples of 256
+  EXPECT_EQ(value_of(older, "model.intermediate_size"), "3000");
   EXPECT_EQ(value_of(older, "model.mlp_bias"), "false");
   const ImportedRun usual = imported("auto", neox("activation: silu, mlp_type: llama"));
   EXPECT_EQ(value_of(usual, "model.intermediate_size"), "2048");
+}
+
+// ParallelGroupedMLP, whatever the activation is.
+TEST(ImportNeox, ExpertsHaveNoGatesAndAWidthOfTheirOwn) {
+  const auto of = [](const std::string& more) {
+    return imported("auto", neox("moe_num_experts: 8, activation: swiglu, "
+                                 "mlp_multiple_of: 7, " +
+                                 more));
+  };
+  const ImportedRun usual = of("moe_top_k: 2");
+  EXPECT_EQ(value_of(usual, "model.gated_mlp"), "false");
+  EXPECT_EQ(value_of(usual, "model.moe_intermediate_size"), "3072");
+  EXPECT_EQ(value_of(usual, "model.mlp_bias"), "false");
+  EXPECT_EQ(value_of(of("intermediate_size: 3000"), "model.moe_intermediate_size"), "3000");
+  EXPECT_EQ(value_of(of("mlp_type: llama"), "model.gated_mlp"), "true");
+  EXPECT_EQ(value_of(of("mlp_type: llama"), "model.moe_intermediate_size"), "2048");
+}
+
+TEST(ImportNeox, ExpertsOverTensorParallelRanksNeedASplitSequence) {
+  const std::string experts = neox("moe_num_experts: 8, model_parallel_size: 2");
+  const testing::Failure f = import_failure("auto", experts);
+  EXPECT_EQ(f.codes, "E130");
+  EXPECT_THAT(f.all.at(0).help, HasSubstr("-s parallel.sp=true"));
+  ImportRequest r = request("auto", experts);
+  r.set = {{"parallel.sp", "true"}};
+  EXPECT_TRUE(testing::load(import_run(r).scenario).plan.sp);
+  EXPECT_EQ(value_of(imported("auto", neox("model_parallel_size: 2")), "parallel.sp"), "false");
+}
+
+TEST(ImportNeox, PartsThatAreNotModelledAreNoImpossibleOnes) {
+  for (const std::string other : {"glu", "bilinear", "mish", "softsign"})
+    EXPECT_EQ(import_failure("auto", neox("activation: " + other)).codes, "E130") << other;
+  EXPECT_EQ(import_failure("auto", neox("activation: other")).codes, "E331");
+  EXPECT_EQ(value_of(imported("auto", neox("activation: geglu")), "model.hidden_act"), "gelu");
+  const ImportedRun plain = imported("auto", neox("use_bias_in_norms: false"));
+  EXPECT_EQ(value_of(plain, "model.norm_bias"), "");
+  EXPECT_THAT(unknown(plain), IsEmpty());
+  EXPECT_EQ(
+      value_of(imported("auto", neox("tokenizer_type: CharLevelTokenizer")), "model.vocab_size"),
+      "512");
+}
+
+// calculate_batch_parameters()
+TEST(ImportNeox, WhatTheBatchDoesNotSayFollowsFromTheRest) {
+  const auto of = [](const std::string& batch) {
+    const ImportedRun run = imported("auto", neox("global_num_gpus: 8, " + batch));
+    return value_of(run, "batch.global") + " of " + value_of(run, "batch.micro");
+  };
+  const std::string global = "train_batch_size: 64", micro = "train_micro_batch_size_per_gpu: 2",
+                    steps = "gradient_accumulation_steps: 4";
+  EXPECT_EQ(of(global + ", " + micro + ", " + steps), "64 of 2");
+  EXPECT_EQ(of(global + ", " + micro), "64 of 2");
+  EXPECT_EQ(of(global + ", " + steps), "64 of 2");
+  EXPECT_EQ(of(micro + ", " + steps), "64 of 2");
+  EXPECT_EQ(of(global), "64 of 8");
+  EXPECT_EQ(of(micro), "16 of 2");
+  const auto refused = [](const std::string& keys) {
+    return import_failure("auto", neox(keys)).codes;
+  };
+  EXPECT_EQ(refused("global_num_gpus: 12, model_parallel_size: 8"), "E332");
+  EXPECT_EQ(refused("global_num_gpus: 8, train_batch_size: 4"), "E332");
+  EXPECT_EQ(refused("global_num_gpus: 8, train_batch_size: 65, " + micro), "E332");
 }
 
 TEST(ImportNeox, TheBatchSaysHowManyReplicasThereAre) {

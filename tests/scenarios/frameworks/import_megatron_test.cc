@@ -459,8 +459,54 @@ TEST(ImportMegatron, ALineWithoutItsBackslashIsNotLostSilently) {
   EXPECT_THAT(cut, ::testing::EndsWith("1"));
   EXPECT_THAT(said(head + sizes + " \\\n  # --fp16 \\\n" + batch),
               HasSubstr("line 3 is a comment, which ends the command"));
+  EXPECT_THAT(said(head + sizes + " \\ \n" + batch),
+              HasSubstr("blanks follow the backslash of line 2"));
+  EXPECT_THAT(said(head + sizes + " \\\n\n" + batch),
+              HasSubstr("line 3 is empty, which ends the command"));
+  // The command ended where its backslash is missing, whatever stands between.
+  EXPECT_THAT(said(head + sizes + "\n  # --fp16 \\\n" + batch),
+              AllOf(HasSubstr("line 4 begins"), HasSubstr("at the end of line 2?")));
+  EXPECT_THAT(said(head + sizes + "\n  --fp16 \\\n  --lr 1\n" + batch),
+              AllOf(HasSubstr("line 3 begins"), HasSubstr("at the end of line 2?"),
+                    HasSubstr("line 5 begins"), HasSubstr("at the end of line 4?")));
   // Of a text that is all arguments every line counts.
   EXPECT_THAT(said(sizes + '\n' + batch), Not(HasSubstr("begins with an option")));
+}
+
+TEST(ImportMegatron, VariablesThatNothingReadsAreNamed) {
+  ImportRequest r = request("megatron-args",
+                            "TP=2\nPP=1\nxPP=$XPP\ntorchrun pretrain_gpt.py --num-layers 2 "
+                            "--hidden-size 64 --num-attention-heads 4 --seq-length 64 "
+                            "--micro-batch-size 1 --vocab-size 1000 "
+                            "--tensor-model-parallel-size ${TP}\n");
+  r.given = {"TP=4", "PP=2", "TQ=4"};
+  EXPECT_THAT(notes(import_run(r)),
+              HasSubstr("PP, TQ are given, and nothing in the script reads them"));
+  r.given = {"TP=4"};
+  EXPECT_THAT(notes(import_run(r)), Not(HasSubstr("given, and")));
+}
+
+TEST(ImportMegatron, AScriptReadsWordsWhereItHasTheirNumbersOrAllOfThem) {
+  for (const char* text : {"a $1", "${2:-3}", "\"$@\"", "if [ $# -lt 1 ]", "shift", "${@:2}"})
+    EXPECT_TRUE(reads_words(text)) << text;
+  for (const char* text : {"", "a $TP ${X}", "$$", "$0", "$"})
+    EXPECT_FALSE(reads_words(text)) << text;
+}
+
+TEST(ImportMegatron, OnlyOptionsOfMegatronsAreLost) {
+  const std::string sizes =
+      "torchrun pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 "
+      "--seq-length 2048 --vocab-size 50257 --micro-batch-size 2\n";
+  const auto said = [&](const std::string& more) {
+    return notes(imported("megatron-args", sizes + more));
+  };
+  EXPECT_THAT(said("--frobnicate 3\n"), Not(HasSubstr("begins with an option")));
+  EXPECT_THAT(said("--frobnicate 3 --bf16\n"), HasSubstr("line 2 begins with an option"));
+  // The file of a redirection may stand on the next line.
+  EXPECT_THAT(said("srun --container-image <path to docker image> \\\n --lr 1 \\\n --bf16\n"),
+              Not(HasSubstr("begins with an option")));
+  EXPECT_THAT(said("score --hypothesis=<PATH> \\\n --lr 1 \\\n --bf16\n"),
+              Not(HasSubstr("begins with an option")));
 }
 
 TEST(ImportMegatron, WhatWasAssumedIsSaidWithARefusalToo) {
@@ -496,6 +542,14 @@ TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
   // That of a trial is no length of a training.
   EXPECT_EQ(value_of(with("--train-iters 50"), "job.tokens"), "");
   EXPECT_EQ(value_of(with("--train-samples $UNKNOWN"), "job.tokens"), "");
+  EXPECT_EQ(value_of(with("--train-samples 146_484_375"), "job.tokens"), "300000000000");
+  EXPECT_EQ(value_of(with("--train-samples 1953125000"), "job.tokens"), "4000000000000");
+  for (const std::string unread :
+       {"_1", "1_", "1__0", "1e9", "-1", "many", "1000000000000000001", "1000000000000000000"}) {
+    const ImportedRun run = with("--train-samples=" + unread);
+    EXPECT_EQ(value_of(run, "job.tokens"), "") << unread;
+    EXPECT_THAT(notes(run), HasSubstr("--train-samples " + unread + ": not read")) << unread;
+  }
 }
 
 TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
