@@ -315,8 +315,7 @@ class SearchSpace::Reader {
       if (n) axis.values.push_back(*n);
     }
     std::ranges::sort(axis.values);
-    const auto repeated = std::ranges::unique(axis.values);
-    axis.values.erase(repeated.begin(), repeated.end());
+    axis.values.erase(std::unique(axis.values.begin(), axis.values.end()), axis.values.end());
   }
 
   void read_words(const std::string& path, const Value& written, std::span<const std::string> legal,

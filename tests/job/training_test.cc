@@ -153,8 +153,8 @@ TEST(Train, RampsArePhasesWithStepsOfTheirOwn) {
 
 TEST(Train, SaysWhatThePhaseThatNeedsMostMemoryNeeds) {
   const Sets long_first{{"job.tokens", "1T"},
-                        {"model.max_position_embeddings", "131072"},
-                        {"job.rampup", "[{tokens: 1B, seq: 131072}]"}};
+                        {"model.max_position_embeddings", "262144"},
+                        {"job.rampup", "[{tokens: 1B, seq: 262144}]"}};
   const TrainingResult r = trained(long_first);
   EXPECT_FALSE(r.fullest.fits);
   EXPECT_GT(r.fullest.memory_reserved, r.fullest.memory_usable);

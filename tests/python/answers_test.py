@@ -261,7 +261,9 @@ class Configs(unittest.TestCase):
 
     def test_a_config_is_taken_where_the_overrides_say_the_run(self):
         arguments = ("-s", "cluster=dgx-h100", "-s", "batch={global: 64, micro: 1, seq: 4096}")
-        q = sc.search(self.CONFIG, self.RUN, top=2)
+        texts = {**self.RUN, "batch": "{global: 64, micro: 1, seq: 4096}"}
+        self.assertEqual(sc.search(self.CONFIG, self.RUN, top=1).best.step_time_ps, sc.search(self.CONFIG, texts, top=1).best.step_time_ps)
+        q = sc.search(self.CONFIG, texts, top=2)
         self.assertEqual(q.json.encode(), case.command("search", "--json", "-q", self.CONFIG, *arguments, "--top", "2"))
         tp = {**self.RUN, "parallel.tp": 2}
         self.assertEqual(sc.run(self.CONFIG, tp).step_time_ps,

@@ -68,8 +68,8 @@ TEST(CompareTable, SaysWherePricesOfTheCasesAreOfOtherSources) {
                         "  gb200                      10            10             0              "
                         "10        70\n"
                         "warning  data sheets price 70 % of the time of gb200 and 0 % of that of "
-                        "b200: what\n"
-                        "         lies between their steps may be the sources.\n"));
+                        "b200:\n"
+                        "         what lies between their steps may be the sources.\n"));
   results[1].trust = {0.1, 0.6, 0.1, 0.1, 0.1};
   EXPECT_THAT(compare_table(results, names, 0), Not(HasSubstr("prices")));
 }

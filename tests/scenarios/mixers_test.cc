@@ -104,7 +104,7 @@ TEST(Shapes, ThatCannotBeAreRefused) {
   EXPECT_EQ(problem(blocks("[" + good + "]")),
             "E127: 'block_configs' must be a list of mappings, one a layer");
   EXPECT_EQ(problem(blocks("[x, " + good + "]")),
-            "E127: each of 'block_configs' must have a mapping 'attention'");
+            "E127 E127: each of 'block_configs' must have a mapping 'attention'");
   EXPECT_EQ(problem(blocks("[" + good + ", {attention: {}, ffn: {ffn_mult: 2}}]")),
             "E127: a layer in 'block_configs' does not say its n_heads_in_group");
   EXPECT_EQ(

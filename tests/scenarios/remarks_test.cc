@@ -42,9 +42,9 @@ TEST(Remarks, ASequenceInThousands) {
 }
 
 TEST(Remarks, TokensForSequencesOfABatch) {
-  EXPECT_THAT(load_with({{"batch.global", "4M"}, {"batch.seq", "8192"}}).warnings,
-              Contains("batch.global counts sequences: 4000000 of 8192 tokens are 33 billion "
-                       "tokens a step; 4000000 tokens are 488 sequences"));
+  EXPECT_THAT(load_with({{"batch.global", "400000"}, {"batch.seq", "8192"}}).warnings,
+              Contains("batch.global counts sequences: 400000 of 8192 tokens are 3 billion "
+                       "tokens a step; 400000 tokens are 48 sequences"));
   // The largest there are: BERT with LAMB, MiniMax-01, a context of a million.
   for (const auto& [global, seq] : std::vector<std::pair<const char*, const char*>>{
            {"65536", "512"}, {"16384", "8192"}, {"128", "1048576"}, {"98304", "4096"}})

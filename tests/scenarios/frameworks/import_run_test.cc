@@ -212,7 +212,10 @@ TEST(ImportRun, WhatDoesNotLoadIsRefusedWhereTheValueStands) {
   const auto zero = nanotron("sequence_length: 4096", "sequence_length: 0");
   ASSERT_EQ(zero.all.size(), 1U);
   EXPECT_EQ(zero.lines[0], "E121 54:20 'seq' must be above 0, not 0");
-  EXPECT_EQ(zero.all[0].note, "the scenario would say batch.seq: 0");
+  EXPECT_EQ(
+      zero.all[0].note,
+      "the scenario would say batch.seq: 0; cluster.preset: dgx-h100 is assumed: the file names "
+      "no hardware; --preset chooses it");
   EXPECT_EQ(zero.all[0].help, "-s batch.seq=VALUE states another value");
   EXPECT_THAT(
       nanotron("num_key_value_heads: 8", "num_key_value_heads: .inf").lines,

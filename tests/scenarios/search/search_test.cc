@@ -537,7 +537,7 @@ TEST(Search, ALongerStepMayTakeFewerDaysAndNoBoundSaysOtherwise) {
                                     "objective: days, space: {parallel.cp: 1, batch.micro: 1, "
                                     "parallel.split: even, parallel.vpp: 1}",
                                     "job: {tokens: 40T, checkpoint: {every: 40s, save: 3s, block: "
-                                    "3s}, failures: {mtbf: 10m}}\n");
+                                    "3s}, failures: {mtbf: 0.2h}}\n");
   SearchRun all;
   all.exhaustive = true;
   const SearchAnswer found = search_layouts(document(text)),
