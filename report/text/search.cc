@@ -278,7 +278,7 @@ std::string in_what(const FoundLayout& first, const FoundLayout& other) {
   const auto words = [](int64_t by, const char* up, const char* down) {
     return fmt::format("{} {}", format_time(Time{std::abs(by)}), by > 0 ? up : down);
   };
-  std::string text = is_small(whole) ? "as long" : words(whole.more, "longer", "less");
+  std::string text = is_small(whole) ? "as long as #1" : words(whole.more, "longer", "less");
   for (size_t i = 0; i < parts.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? ": " : ", ", parts[i].name,
                         words(parts[i].more, "more", "less"));

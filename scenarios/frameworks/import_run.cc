@@ -318,7 +318,8 @@ void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& ori
   const Node node = preset_node(cluster.preset, cluster.gpu);
   const std::string preset = yaml_text(cluster.preset);
   if (cluster.assumed)
-    draft.assume("cluster.preset", preset, "the file names no hardware; --preset chooses it");
+    draft.assume("cluster.preset", preset,
+                 "the file names no hardware; -s cluster=PRESET chooses it");
   else
     draft.set("cluster.preset", preset, "--preset");
   const int64_t per_node = node.gpus;

@@ -761,18 +761,19 @@ class Searcher {
          {"overlap.tp", "backward", "pipelined",
           plan.tp > 1 && plan.overlap.tp == TpOverlap::backward}}};
     std::vector<std::pair<std::string, std::string>> helpful;
+    const char* from = nullptr;  // of the first of these
     for (const Switch& s : switches) {
       if (!s.off || is_axis(s.path)) continue;
       std::optional<SearchStep> step = take_switches(layout, {{s.path, s.to}}, s.from);
       if (!step || step->layout.step_time == first.figures.time) continue;
-      if (step->fits && step->layout.step_time < first.figures.time)
+      if (step->fits && step->layout.step_time < first.figures.time) {
+        if (helpful.empty()) from = s.from;
         helpful.emplace_back(s.path, s.to);
+      }
       answer_.result.steps.push_back(*std::move(step));
     }
     if (helpful.size() < 2) return;
-    const auto from = std::ranges::find(switches, helpful.front().first,
-                                        [](const Switch& s) { return std::string(s.path); });
-    if (auto all = take_switches(layout, helpful, from->from))
+    if (auto all = take_switches(layout, helpful, from))
       answer_.result.steps.push_back(*std::move(all));
   }
 

@@ -151,6 +151,23 @@ TEST(Train, RampsArePhasesWithStepsOfTheirOwn) {
   EXPECT_NEAR(r.phases[0].tokens + r.phases[1].tokens + r.phases[2].tokens, 1e12, 1);
 }
 
+// Why a search takes the steps alone for the least that a training takes: checkpoints come after
+// whole steps, 49 of them here below a step of 4 h / 48.5 and 48 above.
+TEST(Train, OfLongerStepsMayTakeLessWhereCheckpointsComeAfterWholeSteps) {
+  const ScenarioDocument document =
+      document_of(kSmall, {{"job.tokens", "40T"},
+                           {"job.checkpoint", "{every: 4h, save: 60s, block: 60s}"},
+                           {"job.failures", "{mtbf: 10h}"}});
+  const Job job = read_job(document);
+  ScenarioDocument resolved = document;
+  const Scenario s = std::move(resolved).resolve();
+  const double jump = 4 * 3600 / 48.5, steps = 1e6;
+  const double shorter = job_seconds(job, s, jump * (1 - 1e-7), steps),
+               longer = job_seconds(job, s, jump * (1 + 1e-7), steps);
+  EXPECT_LT(longer, shorter);
+  EXPECT_GT(longer, steps * jump);
+}
+
 TEST(Train, SaysWhatThePhaseThatNeedsMostMemoryNeeds) {
   const Sets long_first{{"job.tokens", "1T"},
                         {"model.max_position_embeddings", "262144"},

@@ -215,7 +215,7 @@ TEST(ImportRun, WhatDoesNotLoadIsRefusedWhereTheValueStands) {
   EXPECT_EQ(
       zero.all[0].note,
       "the scenario would say batch.seq: 0; cluster.preset: dgx-h100 is assumed: the file names "
-      "no hardware; --preset chooses it");
+      "no hardware; -s cluster=PRESET chooses it");
   EXPECT_EQ(zero.all[0].help, "-s batch.seq=VALUE states another value");
   EXPECT_THAT(
       nanotron("num_key_value_heads: 8", "num_key_value_heads: .inf").lines,

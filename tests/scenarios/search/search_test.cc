@@ -531,22 +531,6 @@ TEST(Search, StoppedAmongLayoutsThatBreakAConstraintItSaysWhatItHasSeen) {
             std::string::npos);
 }
 
-TEST(Search, ALongerStepMayTakeFewerDaysAndNoBoundSaysOtherwise) {
-  // Checkpoints after whole steps: the days are not in the order of the steps.
-  const std::string text = scenario("llama3-8b", 4, "dgx-h100 x 1", 64, 8192,
-                                    "objective: days, space: {parallel.cp: 1, batch.micro: 1, "
-                                    "parallel.split: even, parallel.vpp: 1}",
-                                    "job: {tokens: 40T, checkpoint: {every: 40s, save: 3s, block: "
-                                    "3s}, failures: {mtbf: 0.2h}}\n");
-  SearchRun all;
-  all.exhaustive = true;
-  const SearchAnswer found = search_layouts(document(text)),
-                     whole = search_layouts(document(text), {}, all);
-  ASSERT_FALSE(found.result.best.empty());
-  EXPECT_EQ(found.result.best.front().set, whole.result.best.front().set);
-  EXPECT_EQ(found.result.best.front().days, whole.result.best.front().days);
-}
-
 TEST(Search, WhatTheFileStatesAndTheSpaceLeavesOutIsSaid) {
   const std::string file =
       "model: {preset: llama3-8b, num_hidden_layers: 4}\ncluster: dgx-h100 x 1\n"
