@@ -66,7 +66,7 @@ int64_t latent_expert_parameters(const Transformer& model) {
 // What a layer with experts has beside them: router and shared experts.
 int64_t beside_experts(const Transformer& model, const Plan& plan) {
   int64_t count = model.hidden * model.experts;
-  if (model.router_bias) count += model.experts;
+  count += router_vectors(model);
   if (model.shared_ffn > 0) count += mlp_parameters(model, model.shared_ffn / plan.tp);
   if (model.shared_gate) count += model.hidden;
   return count + latent_expert_parameters(model);
@@ -182,7 +182,7 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
     const int64_t mixed = kind.recurs() ? recurrent_input_width(model, kind.mixer) / plan.tp
                                         : of_layer.projected + gate;
     tensors.largest = std::max(tensors.largest, s.hidden * std::max(mixed, width));
-    if (kind.experts) ++count;  // router
+    if (kind.experts) count += model.expert_norms ? 2 : 1;  // router
     if (kind.experts && model.moe_latent > 0) count += 2;
     return kind.mlp && (!kind.experts || model.shared_ffn > 0) ? count + mlp : count;
   });
@@ -220,6 +220,7 @@ int64_t shared_parameters(const Transformer& model, const StageContent& content)
     if (model.mlp_bias && kind.mlp && !kind.experts) count += model.hidden;
     // The router sees the rank's own tokens only, too.
     if (kind.experts) count += model.hidden * model.experts + latent_expert_parameters(model);
+    if (kind.experts && model.expert_norms) count += model.experts;
     if (kind.experts && model.shared_gate) count += model.hidden;
     return count;
   });

@@ -81,7 +81,7 @@ Count mlp(const Transformer& t, int64_t input, int64_t width) {
 Count mixture(const Transformer& t, int64_t met) {
   const Count expert = mlp(t, expert_input(t), t.moe_ffn);
   Count c{t.hidden * t.experts + met * expert.matrices, met * expert.vectors};
-  if (t.router_bias) c.vectors += t.experts;
+  c.vectors += router_vectors(t);
   if (t.shared_ffn > 0) c += mlp(t, t.hidden, t.shared_ffn);
   if (t.shared_gate) c.matrices += t.hidden;
   if (t.moe_latent > 0) c.matrices += 2 * t.hidden * t.moe_latent;
@@ -200,7 +200,13 @@ bool has_recurrent_layers(const Transformer& t) {
 int64_t layer_norms(const Transformer& t, const LayerKind& kind) {
   const int branches = (kind.mixer != Mixer::none ? 1 : 0) + (kind.mlp ? 1 : 0);
   const int before = t.shared_norm && branches == 2 ? 1 : branches;
-  return before + (t.branch_norms ? branches : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
+  return before + (t.branch_norms ? branches : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0) +
+         (kind.experts && t.expert_norms ? 4 : 0);
+}
+
+// transformers' Gemma4TextRouter multiplies the weights of a token's experts with a scale of each.
+int64_t router_vectors(const Transformer& t) {
+  return (t.router_bias ? t.experts : 0) + (t.expert_norms ? t.experts : 0);
 }
 
 LayerShape own_shape(const Transformer& t) {

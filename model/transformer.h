@@ -141,6 +141,9 @@ struct Transformer {
   int64_t router_top_groups = 0;  // ... this many; 0 = any
   bool router_bias = false;       // correction bias of the router, one a expert
   bool shared_gate = false;       // a gate of its own in front of the shared experts (Qwen2-MoE)
+  bool expert_norms = false;      // router and routed experts read the residual stream through a
+                                  // norm of their own each; what comes from routed and from shared
+                                  // experts has one, too (Gemma 4)
   int64_t moe_latent = 0;  // routed experts read and write vectors of this width, between two
                            // projections that all of them share (Nemotron 3); 0: `hidden`
 
@@ -185,8 +188,11 @@ int64_t recurrent_channels(const Transformer& t);
 // Width of what routed experts read.
 int64_t expert_input(const Transformer& t);
 bool has_recurrent_layers(const Transformer& t);
-// Norms of `hidden` in a layer, those of a prediction module among them.
+// Norms of `hidden` in a layer, those of experts and of a prediction module among them.
 int64_t layer_norms(const Transformer& t, const LayerKind& kind);
+// Parameters that every expert's router has beside its matrix, of the whole layer: a correction
+// bias, a scale of each expert.
+int64_t router_vectors(const Transformer& t);
 
 // Sizes of the layers that have no shape of their own; of one kind of layers; of all that there
 // are, the model's first.

@@ -505,6 +505,7 @@ TensorIndex core_backward(const LayerContext& c, SavedCore& t, TensorIndex& grad
   const TensorIndex gradient_qkv = c.shard.plan.kernels.flash_attention
                                        ? fused_core_backward(c, t)
                                        : unfused_core_backward(c, t);
+  if (c.shard.sinks) reduce_after(c, c.shard.heads);
   c.pass.free(gradient);
   c.pass.free(t.context);
   c.pass.free(t.context_again);

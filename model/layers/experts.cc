@@ -482,6 +482,11 @@ TensorIndex from_experts(ExpertPass& e, const std::string& label, TensorIndex he
 void route(const LayerContext& c, ForwardMode mode, const ExpertShard& x, SavedExperts& t) {
   const Shard& s = c.shard;
   const int64_t experts = s.model.experts;
+  if (s.model.expert_norms) {
+    const NormOutput norm = norm_forward(c, mode, "router norm", x.tokens, s.hidden);
+    t.router_normed = norm.output;
+    t.router_statistics = norm.statistics;
+  }
   c.pass.compute("router", s.forward_gemm(x.tokens, experts, s.hidden), OpRole::router);
   const Bytes scores = s.bytes(x.tokens, experts, DType::fp32);
   const Bytes chosen = s.bytes(x.tokens, experts, DType::uint8);
@@ -492,6 +497,9 @@ void route(const LayerContext& c, ForwardMode mode, const ExpertShard& x, SavedE
   t.scores = c.pass.allocate("router probabilities", scores, saved(mode));
   t.map = c.pass.allocate("routing map", chosen, saved(mode));
   c.pass.free(logits);
+  if (mode != ForwardMode::discard) return;
+  c.pass.free(t.router_normed);
+  c.pass.free(t.router_statistics);
 }
 
 // Needs the gradients of the probabilities, which the activation of the experts has made.
@@ -505,6 +513,7 @@ void route_backward(const LayerContext& c, const ExpertShard& x, SavedExperts& t
                                        MemoryCategory::workspace);
   c.pass.free(t.scores);
   c.pass.free(t.map);
+  if (s.model.expert_norms) reduce_after(c, experts);  // the scale of each, of what came back
   c.pass.compute("router input gradient", s.input_gemm(x.tokens, experts, s.hidden),
                  OpRole::router);
   TensorIndex own = c.pass.allocate("router input gradient", s.bytes(x.tokens, s.hidden),
@@ -512,6 +521,11 @@ void route_backward(const LayerContext& c, const ExpertShard& x, SavedExperts& t
   weight_gradient(c, "router", s.weight_gemm(x.tokens, experts, s.hidden),
                   {.wide = true, .role = OpRole::router});
   c.weights.free(logits);
+  if (s.model.expert_norms) {
+    norm_backward(c, "router norm", x.tokens, s.hidden);
+    c.pass.free(t.router_statistics);
+    c.weights.free(t.router_normed);
+  }
   c.pass.compute("router gradient sum",
                  s.memory_bound(Kernel::add, s.bytes(x.tokens, s.hidden) * 3));
   c.pass.free(own);
@@ -573,8 +587,9 @@ TensorIndex shared_down(const LayerContext& c, ForwardMode mode, bool keep, Save
   const int64_t ffn = shared_width(s);
   TensorIndex now = quantize_input(c, mode, "shared fc2", t.shared_activated, s.tokens, ffn);
   product(c, c.pass, "shared fc2", s.forward_gemm(s.tokens, s.hidden, ffn));
-  // A gate's gradient needs what it was multiplied with.
-  const bool kept = keep && s.model.shared_gate;
+  // A gate's gradient needs what it was multiplied with, a norm's what it has read.
+  const bool normed = s.model.expert_norms;
+  const bool kept = keep && (s.model.shared_gate || normed);
   const MemoryCategory category = kept ? saved(mode) : MemoryCategory::workspace;
   TensorIndex out = c.pass.allocate("shared fc2 output", s.bytes(s.tokens, s.hidden), category);
   c.pass.free(now);
@@ -586,6 +601,15 @@ TensorIndex shared_down(const LayerContext& c, ForwardMode mode, bool keep, Save
     c.pass.free(t.shared_activated);
   }
   out = reduce(c, "shared fc2", {out}, s.hidden, category);
+  if (normed) {
+    NormOutput norm =
+        norm_forward(c, keep ? mode : ForwardMode::discard, "shared norm", s.own_tokens, s.hidden);
+    if (!kept) c.pass.free(out);
+    if (!kept) c.pass.free(norm.statistics);
+    t.shared_output = out;
+    t.shared_statistics = norm.statistics;
+    return norm.output;
+  }
   if (!s.model.shared_gate) return out;
   const Bytes tokens = s.bytes(s.own_tokens, s.hidden);
   c.pass.compute("shared gate", s.forward_gemm(s.own_tokens, 1, s.hidden));
@@ -601,6 +625,14 @@ TensorIndex shared_backward(const LayerContext& c, SavedExperts& t, BranchGradie
   const Shard& s = c.shard;
   const int64_t ffn = shared_width(s), up = shared_up_width(s);
   const Bytes tokens = s.bytes(s.own_tokens, s.hidden);
+  if (s.model.expert_norms) {
+    norm_backward(c, "shared norm", s.own_tokens, s.hidden);
+    c.pass.free(t.shared_output);
+    c.pass.free(t.shared_statistics);
+    if (branch.own) c.pass.free(branch.tensor);
+    branch.tensor = c.pass.allocate("shared norm gradient", tokens, MemoryCategory::workspace);
+    branch.own = true;
+  }
   if (s.model.shared_gate) {
     c.pass.compute("shared gating backward", s.memory_bound(Kernel::scale, tokens * 4));
     const TensorIndex gated =
@@ -824,6 +856,13 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
   }
   const bool latent = s.model.moe_latent > 0;
   TensorIndex read = latent ? latent_in_forward(c, e.x) : kNoTensor;
+  const bool normed = s.model.expert_norms;
+  if (normed) {
+    const NormOutput norm = norm_forward(c, mode, "expert norm", e.x.tokens, s.hidden);
+    read = norm.output;
+    t.rows_statistics = norm.statistics;
+    done_with(t.rows_statistics);
+  }
   const ExpertRows rows = to_experts(e, "dispatch", saved(mode), up);
   c.pass.free(read);
   t.rows = rows.tensor;
@@ -834,6 +873,14 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
     const TensorIndex all = gather(c, "combine all-gather", s.hidden);
     c.pass.free(out);
     out = all;
+  }
+  if (normed) {
+    const NormOutput norm = norm_forward(c, mode, "expert output norm", e.x.tokens, s.hidden);
+    t.routed_output = out;
+    t.routed_statistics = norm.statistics;
+    out = norm.output;
+    done_with(t.routed_output);
+    done_with(t.routed_statistics);
   }
   done_with(t.scores);
   done_with(t.map);
@@ -901,7 +948,15 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
   ExpertPass e(c);
   BranchGradient branch = branch_gradient(c, "moe", gradient, t.mask, false);
   const bool latent = s.model.moe_latent > 0;
+  const bool normed = s.model.expert_norms;
   TensorIndex d_combined = latent ? latent_out_backward(c, e.x, t) : kNoTensor;
+  if (normed) {
+    norm_backward(c, "expert output norm", e.x.tokens, s.hidden);
+    d_combined = c.pass.allocate("expert output norm gradient", s.bytes(e.x.tokens, s.hidden),
+                                 MemoryCategory::workspace);
+    c.pass.free(t.routed_output);
+    c.pass.free(t.routed_statistics);
+  }
   const ExpertRows rows = to_experts(e, "combine backward", MemoryCategory::workspace, {});
   c.pass.free(d_combined);
   const TensorIndex d_rows = products_backward(e, t, rows);
@@ -912,6 +967,10 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
       from_experts(e, "dispatch backward", d_rows,
                    beside ? std::function<void()>(shared_back) : std::function<void()>());
   if (latent) d = latent_in_backward(c, e.x, d);
+  if (normed) {
+    norm_backward(c, "expert norm", e.x.tokens, s.hidden);
+    c.pass.free(t.rows_statistics);
+  }
   route_backward(c, e.x, t);
   if (shared && !beside) shared_back();
   if (shared) {

@@ -328,6 +328,11 @@ struct SavedMlp {
 struct SavedExperts {
   TensorIndex input = kNoTensor;
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
+  // Transformer::expert_norms: of the router's input and of the experts'; both outputs' inputs.
+  TensorIndex router_normed = kNoTensor, router_statistics = kNoTensor;
+  TensorIndex rows_statistics = kNoTensor;
+  TensorIndex routed_output = kNoTensor, routed_statistics = kNoTensor;
+  TensorIndex shared_statistics = kNoTensor;
   TensorIndex scores = kNoTensor, map = kNoTensor;    // of the router; where copies went
   TensorIndex rows = kNoTensor;                       // tokens in the order of their experts
   TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
@@ -335,7 +340,7 @@ struct SavedExperts {
   TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
   TensorIndex combined = kNoTensor;  // sums in the latent of the experts (Transformer::moe_latent)
   bool up_kept = false, shared_up_kept = false;  // they are in MoeRun::activation_input
-  TensorIndex shared_output = kNoTensor;         // of gated shared experts
+  TensorIndex shared_output = kNoTensor;         // of shared experts with a gate or a norm
   TensorIndex mask = kNoTensor;
 };
 

@@ -199,6 +199,7 @@ class ArgumentWriter {
     add("--moe-ffn-hidden-size", m_.moe_ffn);
     if (m_.shared_ffn > 0) add("--moe-shared-expert-intermediate-size", m_.shared_ffn);
     flag(m_.shared_gate, "--moe-shared-expert-gate");
+    if (m_.expert_norms) note("Megatron has no norms of the experts' own");
     flag(m_.router_bias, "--moe-router-enable-expert-bias");
     if (m_.router_groups > 0) add("--moe-router-num-groups", m_.router_groups);
     if (m_.router_top_groups > 0) add("--moe-router-group-topk", m_.router_top_groups);

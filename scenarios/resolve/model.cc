@@ -852,6 +852,10 @@ class ModelReader {
     // Layers that are named one by one have experts where they say so.
     const bool named = any_layer(LayerWord::experts) || flag("one_branch_layers", false);
     if (named && !any_layer(LayerWord::experts)) t_.experts = 0;
+    // Gemma 4: beside the experts of every layer stands the MLP, with norms of their own.
+    t_.expert_norms = flag("enable_moe_block", false);
+    if (keys_.find("enable_moe_block") != nullptr && !t_.expert_norms) t_.experts = 0;
+    if (ok_ && t_.expert_norms && t_.experts == 0) missing_.emplace_back("num_experts");
     if (ok_ && any_layer(LayerWord::experts) && t_.experts == 0)
       refuse("E127", "layers are named that have experts (moe, E), but num_experts is 0",
              place({"num_experts", "layer_types", "hybrid_override_pattern"}));
@@ -861,6 +865,7 @@ class ModelReader {
       t_.moe_ffn = needed("moe_intermediate_size", kMostWidth);
       t_.shared_ffn = whole("shared_expert_intermediate_size", 0, kMostWidth,
                             whole("n_shared_experts", 0, kMostShared, 0) * t_.moe_ffn);
+      if (t_.expert_norms) t_.shared_ffn = needed("intermediate_size", kMostWidth);
       t_.shared_gate = t_.shared_ffn > 0 && flag("shared_expert_gate", false);
       t_.router_bias = flag("router_bias", false);
       t_.router_groups = whole("n_group", 0, kMostExperts, 0);

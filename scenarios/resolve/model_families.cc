@@ -178,6 +178,7 @@ num_key_value_heads: 4
 head_dim: 256
 global_head_dim: 512
 attention_k_eq_v: false
+enable_moe_block: false
 max_position_embeddings: 131072
 sliding_window: 512
 sliding_window_pattern: 6  # where layer_types is not given
@@ -1020,8 +1021,8 @@ constexpr std::string_view kRareVocabulary[] = {
     "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
     "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers",
-    "index_topk_pattern", "mamba_expand", "value_norm", "block_configs", "global_head_dim",
-    "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
+    "index_topk_pattern", "enable_moe_block", "mamba_expand", "value_norm", "block_configs",
+    "global_head_dim", "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
     "swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim",
     "add_swa_attention_sink_bias"};
 
@@ -1213,11 +1214,11 @@ constexpr std::string_view kLeftOut[] = {
     // refused where they are set (config_json.h)
     "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
     "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
-    "hybrid_override_pattern", "lru_width", "enable_moe_block", "linear_num_value_heads",
-    "linear_attn_config", "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank",
-    "hc_mult", "block_configs", "swa_num_key_value_heads", "global_head_dim",
-    "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias", "num_kv_shared_layers",
-    "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
+    "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
+    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
+    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
+    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
+    "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {

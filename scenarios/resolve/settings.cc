@@ -58,6 +58,7 @@ std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& 
           {"router_top_groups", m.router_top_groups},
           {"router_bias", m.router_bias},
           {"shared_gate", m.shared_gate},
+          {"expert_norms", m.expert_norms},
           {"q_rank", m.q_rank},
           {"kv_rank", m.kv_rank},
           {"qk_nope_dim", m.qk_nope_dim},

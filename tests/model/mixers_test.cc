@@ -145,7 +145,7 @@ Transformer narrow_values() {
   t.head_dim = 96;
   t.v_dim = 64;
   t.windows = {0, 256, 256, 0};
-  t.shapes = {{16, 8, 96, 64, false, false, 2048}};
+  t.shapes = {{16, 8, 96, 64, true, false, 2048}};
   t.shape_of = {0, 1, 1, 0};
   return t;
 }
@@ -159,6 +159,17 @@ Transformer cut_blocks() {
   return t;
 }
 
+// Gemma 4: an MLP beside the experts of every layer, and norms of their own.
+Transformer beside_experts() {
+  Transformer t = sample::llama(4, 1024, 16, 8, 2048, 32000);
+  t.branch_norms = t.expert_norms = true;
+  t.experts = 16;
+  t.experts_per_token = 2;
+  t.moe_ffn = 512;
+  t.shared_ffn = 2048;
+  return t;
+}
+
 std::vector<Transformer> all_models() {
   return {recurrent(Mixer::mamba2),
           recurrent(Mixer::gated_delta_net),
@@ -167,7 +178,8 @@ std::vector<Transformer> all_models() {
           gated(),
           other_heads(),
           narrow_values(),
-          cut_blocks()};
+          cut_blocks(),
+          beside_experts()};
 }
 
 Plan flash(int64_t tp, int64_t dp) {
@@ -224,12 +236,19 @@ TEST(Parameters, OfLayersOfOtherSizesAreThoseOfTheirHeads) {
   EXPECT_EQ(layer_parameters(gemma, 0), 1024 * (16 + 2 * 8 + 16) * 64 + 2 * 64 + rest);
   // Keys are values, too.
   EXPECT_EQ(layer_parameters(gemma, 2), 1024 * (16 + 4 + 16) * 128 + 2 * 128 + rest);
-  Transformer mimo = narrow_values();
-  mimo.shapes.front().sinks = true;
+  const Transformer mimo = narrow_values();
   const int64_t mlp = 3 * 1024 * 2048 + 2 * 1024;
   EXPECT_EQ(layer_parameters(mimo, 0), 1024 * (16 * 96 + 4 * (96 + 64) + 16 * 64) + mlp);
   EXPECT_EQ(layer_parameters(mimo, 1), 1024 * (16 * 96 + 8 * (96 + 64) + 16 * 64) + 16 + mlp);
   EXPECT_EQ(layer_parameters(cut_blocks(), 1), 3 * 1024 * 1024 + 1024);
+}
+
+// Four norms as in other layers of Gemma; of the router, before and after the experts, after the
+// MLP; a scale of each expert.
+TEST(Parameters, OfAnMlpBesideExpertsHaveNormsOfTheirOwn) {
+  EXPECT_EQ(layer_parameters(beside_experts(), 0),
+            1024 * (16 + 2 * 8 + 16) * 64 + 3 * 1024 * 2048 + 16 * 3 * 1024 * 512 + 1024 * 16 +
+                8 * 1024 + 16);
 }
 
 TEST(Parameters, OfStagesSumToTheModel) {
@@ -467,6 +486,17 @@ TEST(Mixers, ExpertsOfALatentSendNoMoreThanIt) {
     return bytes;
   };
   EXPECT_EQ(sent(0), 4 * sent(256));
+}
+
+// Beside what a layer with shared experts keeps: what the router reads normed, and what both norms
+// at the end have read.
+TEST(Mixers, NormsOfExpertsKeepWhatTheyRead) {
+  const auto kept = [](bool norms) {
+    Transformer t = beside_experts();
+    t.expert_norms = norms;
+    return OneStage(t, flash(1, 1), {.layers = 1}).kept();
+  };
+  EXPECT_EQ(kept(true) - kept(false), 3 * 2 * kSeq * 1024);
 }
 
 TEST(PredictionKind, OfLayersOfOneBranchHasAttentionAndExperts) {

@@ -138,7 +138,23 @@ TEST(Shapes, ThatCannotBeAreRefused) {
   EXPECT_EQ(problem(mimo("moe_layer_freq: [0, 1]")),
             "E127: moe_layer_freq names 2 of the 4 layers");
   EXPECT_THAT(problem(mimo("moe_layer_freq: [0, 1, x, 1]")), HasSubstr("moe_layer_freq"));
-  EXPECT_EQ(problem(gemma4("enable_moe_block: true")).substr(0, 5), "E130:");
+  EXPECT_EQ(problem(gemma4("enable_moe_block: true")), "E126: the model needs num_experts");
+  EXPECT_EQ(problem(llama + "enable_moe_block: true" + rest),
+            "E130: not supported yet: an MLP beside the experts, each with norms of its own "
+            "(enable_moe_block = true)");
+}
+
+TEST(Experts, OfGemma4StandBesideTheMlp) {
+  const std::string sizes =
+      ", num_experts: 16, top_k_experts: 2, moe_intermediate_size: 512, intermediate_size: 1024";
+  const Transformer with = load(gemma4("enable_moe_block: true" + sizes)).model;
+  EXPECT_TRUE(with.expert_norms);
+  EXPECT_EQ(with.experts, 16);
+  EXPECT_EQ(with.shared_ffn, 1024);
+  const Transformer without = load(gemma4("enable_moe_block: false" + sizes)).model;
+  EXPECT_FALSE(without.expert_norms);
+  EXPECT_EQ(without.experts, 0);
+  EXPECT_EQ(without.ffn, 1024);
 }
 
 TEST(Mixers, AreNamedByWordsAnIntervalOrAPattern) {
