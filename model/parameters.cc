@@ -63,10 +63,14 @@ int64_t latent_expert_parameters(const Transformer& model) {
          (model.mlp_bias ? model.moe_latent + model.hidden : 0);
 }
 
+int64_t all_of(const PartParameters& p) {
+  return p.matrices + p.vectors + p.whole;
+}
+
 // What a layer with experts has beside them: router and shared experts.
-int64_t beside_experts(const Transformer& model, const Plan& plan) {
+int64_t beside_experts(const Transformer& model, const Plan& plan, const LayerKind& kind) {
   int64_t count = model.hidden * model.experts;
-  count += router_vectors(model);
+  count += router_vectors(model, kind);
   if (model.shared_ffn > 0) count += mlp_parameters(model, model.shared_ffn / plan.tp);
   if (model.shared_gate) count += model.hidden;
   return count + latent_expert_parameters(model);
@@ -110,11 +114,14 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   total += sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = layer_norms(model, kind) * norm;
     const Shard& of_layer = shards.of(kind);
-    if (kind.attends()) count += attention_parameters(of_layer);
+    if (kind.attends())
+      count += model.compressions.empty() ? attention_parameters(of_layer)
+                                          : all_of(compressed_attention_parameters(model, kind));
+    count += branches(kind) * all_of(stream_parameters(model));
     if (kind.indexes) count += indexer_parameters(model).matrices + indexer_parameters(model).whole;
     if (kind.recurs()) count += recurrent_parameters(model, plan, kind.mixer);
     if (kind.experts) {
-      count += beside_experts(model, plan);
+      count += beside_experts(model, plan, kind);
     } else if (kind.mlp) {
       count += mlp_parameters(model, of_layer.ffn);
     }
@@ -123,6 +130,7 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
     return count;
   });
   total += end_norms(model, content) * norm;
+  if (content.head) total += all_of(end_stream_parameters(model));
   const int64_t positions = model.positions == Positions::learned ? model.max_positions * h : 0;
   if (plan.vocabulary != VocabularySplit::none) {
     return total + (content.embedding ? positions : 0) + shared_vocabulary_parameters(model, plan);
@@ -173,8 +181,15 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
   ParameterTensors tensors;
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = layer_norms(model, kind) * norm;
-    if (kind.attends()) count += attention * (kind.cross ? 2 : 1);
-    if (kind.indexes) count += 5;  // three projections, and the norm of the keys
+    // Both of the queries with a norm, keys with a norm, both of the output, logits; a compressor's
+    // two, positions and a norm, of the indexer beside two of its own.
+    if (kind.attends() && !model.compressions.empty())
+      count += 8 + (kind.compression > 0 ? 4 : 0) + (kind.indexes ? 6 : 0);
+    else if (kind.attends())
+      count += attention * (kind.cross ? 2 : 1);
+    if (model.streams > 1) count += 5 * branches(kind);
+    if (kind.indexes && model.compressions.empty())
+      count += 5;  // three projections, and the norm of the keys
     if (kind.recurs()) count += recurrent + (kind.mixer == Mixer::mamba2 ? 1 : 0);
     const Shard& of_layer = shards.of(kind);
     const int64_t width = !kind.mlp ? 0 : kind.experts ? model.shared_ffn / plan.tp : of_layer.ffn;
@@ -189,6 +204,7 @@ ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
   tensors.count += end_norms(model, content) * norm;
   const bool embeds = content.embedding || copies_embedding(model, content);
   const bool head = content.head && !model.tied;
+  if (content.head && model.streams > 1) tensors.count += 3;
   tensors.count += (embeds ? 1 : 0) + (head ? 1 : 0) +
                    (content.embedding && model.positions == Positions::learned ? 1 : 0);
   if (embeds || head) tensors.largest = std::max(tensors.largest, s.vocab * s.hidden);

@@ -81,7 +81,6 @@ Count mlp(const Transformer& t, int64_t input, int64_t width) {
 Count mixture(const Transformer& t, int64_t met) {
   const Count expert = mlp(t, expert_input(t), t.moe_ffn);
   Count c{t.hidden * t.experts + met * expert.matrices, met * expert.vectors};
-  c.vectors += router_vectors(t);
   if (t.shared_ffn > 0) c += mlp(t, t.hidden, t.shared_ffn);
   if (t.shared_gate) c.matrices += t.hidden;
   if (t.moe_latent > 0) c.matrices += 2 * t.hidden * t.moe_latent;
@@ -98,10 +97,16 @@ bool has_experts(const Transformer& t, int64_t layer) {
 Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
   Count c;
   const LayerShape shape = layer_shape(t, kind);
-  if (kind.attends()) c += attention(t, shape);
+  if (kind.attends() && !t.compressions.empty())
+    c += count_of(compressed_attention_parameters(t, kind));
+  else if (kind.attends())
+    c += attention(t, shape);
   if (kind.indexes) c += count_of(indexer_parameters(t));
   if (kind.recurs()) c += count_of(recurrent_parameters(t, kind.mixer));
   if (kind.mlp) c += kind.experts ? mixture(t, met) : mlp(t, t.hidden, shape.ffn);
+  if (kind.experts) c.vectors += router_vectors(t, kind);
+  const Count streams = count_of(stream_parameters(t));
+  c += {branches(kind) * streams.matrices, branches(kind) * streams.vectors};
   c.vectors += layer_norms(t, kind) * norm_parameters(t, t.hidden);
   if (kind.cross) c += attention(t, shape);
   return c;
@@ -138,7 +143,8 @@ int64_t outer_parameters(const Transformer& t) {
   if (t.positions == Positions::learned) n += t.max_positions * t.hidden;
   const int64_t stacks = t.encoder_layers > 0 ? 2 : 1;
   n += stacks * (norm_parameters(t, t.hidden) + t.relative_buckets * t.heads);
-  return n + t.token_types * t.hidden + masked_head_parameters(t);
+  return n + t.token_types * t.hidden + masked_head_parameters(t) +
+         count_of(end_stream_parameters(t)).total();
 }
 
 // Pairs of query and key that attention multiplies, in one sequence.  A causal query sees half of
@@ -168,9 +174,46 @@ PartParameters recurrent_parameters(const Transformer& t, Mixer mixer) {
   return p;
 }
 
+// transformers' DeepseekV4Attention and its compressors: projections to queries and to the vector
+// of a token, by way of the norms of the queries' latent and of that vector; a logit a head; the
+// output in groups.  A compressor has two projections, a bias for each position and a norm.
+PartParameters compressed_attention_parameters(const Transformer& t, const LayerKind& kind) {
+  const int64_t q = t.heads * t.head_dim;
+  PartParameters p;
+  p.matrices = t.hidden * (t.q_rank + t.head_dim) + t.q_rank * q + q * t.out_rank +
+               t.out_groups * t.out_rank * t.hidden;
+  p.vectors = t.q_rank + t.head_dim + t.heads;
+  if (kind.compression == 0) return p;
+  const int64_t width = (kind.compression == kChosenCompression ? 2 : 1) * t.head_dim;
+  p.matrices += 2 * t.hidden * width;
+  p.vectors += kind.compression * width + t.head_dim;
+  return p;
+}
+
+int64_t stream_weights(const Transformer& t) {
+  return t.streams * (t.streams + 2);
+}
+
+// Megatron-Core's HyperConnectionModule: beside the projection what is added to the weights, and a
+// factor of each of the three kinds; at the end there is one kind.
+PartParameters stream_parameters(const Transformer& t) {
+  if (t.streams == 1) return {};
+  return {stream_weights(t) * t.streams * t.hidden, 0, stream_weights(t) + 3};
+}
+
+PartParameters end_stream_parameters(const Transformer& t) {
+  if (t.streams == 1) return {};
+  return {t.streams * t.streams * t.hidden, 0, t.streams + 1};
+}
+
 // DeepSeek-V3.2 section 2.1, eq. 1; transformers' DeepseekV32Indexer: queries from the latent, keys
 // of one head and their layer norm, a weight of each head.
 PartParameters indexer_parameters(const Transformer& t) {
+  if (!t.compressions.empty()) {  // DeepseekV4Indexer: keys are compressed as those of attention
+    const int64_t width = 2 * t.index_dim;
+    return {t.q_rank * t.index_heads * t.index_dim + t.hidden * (2 * width + t.index_heads), 0,
+            kChosenCompression * width + t.index_dim};
+  }
   return {t.q_rank * t.index_heads * t.index_dim + t.hidden * (t.index_dim + t.index_heads), 0,
           2 * t.index_dim};
 }
@@ -198,15 +241,23 @@ bool has_recurrent_layers(const Transformer& t) {
 }
 
 int64_t layer_norms(const Transformer& t, const LayerKind& kind) {
-  const int branches = (kind.mixer != Mixer::none ? 1 : 0) + (kind.mlp ? 1 : 0);
-  const int before = t.shared_norm && branches == 2 ? 1 : branches;
-  return before + (t.branch_norms ? branches : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0) +
+  const int64_t all = branches(kind);
+  const int64_t before = t.shared_norm && all == 2 ? 1 : all;
+  return before + (t.branch_norms ? all : 0) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0) +
          (kind.experts && t.expert_norms ? 4 : 0);
 }
 
+int64_t branches(const LayerKind& kind) {
+  return (kind.mixer != Mixer::none ? 1 : 0) + (kind.mlp ? 1 : 0);
+}
+
+bool chooses_latents(const Transformer& t) {
+  return t.index_topk > 0 && t.kv_rank > 0;
+}
+
 // transformers' Gemma4TextRouter multiplies the weights of a token's experts with a scale of each.
-int64_t router_vectors(const Transformer& t) {
-  return (t.router_bias ? t.experts : 0) + (t.expert_norms ? t.experts : 0);
+int64_t router_vectors(const Transformer& t, const LayerKind& kind) {
+  return (t.router_bias && !kind.hashed ? t.experts : 0) + (t.expert_norms ? t.experts : 0);
 }
 
 LayerShape own_shape(const Transformer& t) {
@@ -246,6 +297,11 @@ LayerKind layer_kind(const Transformer& t, int64_t layer) {
   kind.bidirectional = t.bidirectional || layer < t.encoder_layers;
   kind.cross = t.encoder_layers > 0 && layer >= t.encoder_layers;
   kind.shape = t.shape_of.empty() ? uint8_t{0} : t.shape_of[at];
+  if (!t.compressions.empty()) {
+    kind.compression = t.compressions[at];
+    kind.indexes = kind.compression == kChosenCompression;
+  }
+  kind.hashed = kind.experts && layer < t.hashed_layers;
   return kind;
 }
 
@@ -288,14 +344,25 @@ int64_t masked_head_parameters(const Transformer& t) {
 }
 
 int64_t attended_width(const Transformer& t, const LayerShape& shape) {
-  return t.index_topk > 0 ? 2 * t.kv_rank + t.qk_rope_dim : shape.head_dim + shape.value_dim;
+  return chooses_latents(t) ? 2 * t.kv_rank + t.qk_rope_dim : shape.head_dim + shape.value_dim;
+}
+
+// The t-th query sees t / compression of the compressed keys, of which an indexer leaves
+// index_topk. Without the causal mask it would see all of them, and a whole window.
+double compressed_pairs(const Transformer& t, const LayerKind& kind, double seq, bool causal) {
+  const double window = std::min(seq, static_cast<double>(kind.window));
+  const double near = seq * window - (causal ? window * window / 2 : 0);
+  if (kind.compression == 0) return near;
+  const double tokens = static_cast<double>(kind.compression), all = seq / tokens;
+  const double most = kind.indexes ? std::min(all, static_cast<double>(t.index_topk)) : all;
+  return near + tokens * (all * most - (causal ? most * most / 2 : 0));
 }
 
 double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
                             double encoder_seq) {
   const auto wide = [](int64_t n) { return static_cast<double>(n); };
   const double source = encoder_seq > 0 ? encoder_seq : seq;  // what cross attention sees
-  const bool sparse = t.index_topk > 0;
+  const bool sparse = chooses_latents(t);
   const auto scored = static_cast<double>(2 * t.index_heads * t.index_dim);
   const auto state = static_cast<double>(2 * t.recurrence.values() * t.recurrence.state);
   const auto products = [&](const LayerKind& kind, const Count& count) {
@@ -304,7 +371,9 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
     double flops = 2 * tokens * wide(count.matrices);
     const LayerShape shape = layer_shape(t, kind);
     const auto pair = static_cast<double>(2 * shape.heads * attended_width(t, shape));
-    if (kind.attends()) {
+    if (kind.attends() && !t.compressions.empty()) {
+      flops += pair * compressed_pairs(t, kind, tokens, causal);
+    } else if (kind.attends()) {
       LayerKind seen = kind;
       if (sparse) seen.window = t.index_topk;
       // Full attention counts all pairs, but of sparse attention those that are chosen at most.
@@ -312,7 +381,12 @@ double forward_matmul_flops(const Transformer& t, double sequences, double seq, 
           pair * (sparse && !causal ? tokens * std::min(tokens, static_cast<double>(t.index_topk))
                                     : attention_pairs(seen, tokens, causal && !kind.bidirectional));
     }
-    if (kind.indexes) flops += scored * attention_pairs(kind, tokens, causal);
+    // An indexer scores all keys, or all compressed ones.
+    LayerKind all = kind;
+    all.window = 0;
+    if (kind.indexes)
+      flops += scored * attention_pairs(all, tokens, causal) /
+               static_cast<double>(std::max<int64_t>(1, kind.compression));
     if (kind.recurs()) flops += tokens * state * (kind.mixer == Mixer::mamba2 ? 2 : 3);
     if (kind.cross) {
       // Keys and values are projected from the encoder's output.
@@ -343,6 +417,7 @@ double training_matmul_flops(const Transformer& t, double sequences, double seq,
 double head_matmul_flops(const Transformer& t, double sequences, double seq) {
   const double one = 2 * sequences * seq * static_cast<double>(t.hidden * t.vocab);
   double flops = static_cast<double>(1 + t.mtp_layers) * one;
+  flops += 2 * sequences * seq * static_cast<double>(end_stream_parameters(t).matrices);
   if (t.masked_head) flops += 2 * sequences * seq * static_cast<double>(t.hidden * t.hidden);
   return flops;
 }
@@ -379,6 +454,7 @@ Transformer pruned(const Transformer& model, const Pruning& p) {
   if (!t.bare.empty()) t.bare.resize(static_cast<size_t>(t.layers));
   if (!t.indexers.empty()) t.indexers.resize(static_cast<size_t>(t.layers));
   if (!t.shape_of.empty()) t.shape_of.resize(static_cast<size_t>(t.layers));
+  if (!t.compressions.empty()) t.compressions.resize(static_cast<size_t>(t.layers));
   const auto prune = [&p](int64_t& heads, int64_t& kv_heads, int64_t& ffn) {
     const int64_t group = heads / kv_heads;
     kv_heads = kept(kv_heads, p.heads);

@@ -44,14 +44,20 @@ struct LayerKind {
   bool predicts = false;       // multi-token prediction: joins two streams before, own loss after
   bool wide = false;           // its GEMMs are not in the plan's low precision
   Mixer mixer = Mixer::attention;
-  bool mlp = true;       // an MLP or experts follow the mixer
-  bool indexes = false;  // chooses the keys of its queries, and of later layers that do not
-  uint8_t shape = 0;     // 0: the model's own sizes; else Transformer::shapes, counted from 1
+  bool mlp = true;          // an MLP or experts follow the mixer
+  bool indexes = false;     // chooses the keys of its queries, and of later layers that do not
+  uint8_t shape = 0;        // 0: the model's own sizes; else Transformer::shapes, counted from 1
+  int64_t compression = 0;  // attends to one vector for each so many tokens, beside its window
+  bool hashed = false;      // a table says which experts a word goes to, not the router
 
   bool attends() const { return mixer == Mixer::attention; }
   bool recurs() const { return mixer == Mixer::mamba2 || mixer == Mixer::gated_delta_net; }
   auto operator<=>(const LayerKind&) const = default;
 };
+
+// Compressed keys of so many tokens overlap, and an indexer chooses among them (DeepSeek-V4); those
+// of more tokens do not.
+inline constexpr int64_t kChosenCompression = 4;
 
 // Sizes in which a layer can differ from others of its model.
 struct LayerShape {
@@ -164,6 +170,14 @@ struct Transformer {
   int64_t index_dim = 0;
   std::vector<uint8_t> indexers;  // of each layer: 1 = has an indexer, 0 = takes the choice of the
                                   // layer before (GLM-5.2); empty: all have one
+
+  // Attention to a window and to compressed keys (DeepSeek-V4): queries of rank q_rank, one vector
+  // of head_dim a token as key and value of all heads, of which qk_rope_dim numbers are rotated.
+  std::vector<int64_t> compressions;  // of each layer, as LayerKind has it; empty: other attention
+  int64_t out_groups = 0, out_rank = 0;  // the output of a group of heads is projected to this rank
+                                         // apart, all of them to `hidden` together
+  int64_t streams = 1;        // residual streams (manifold-constrained hyper-connections)
+  int64_t hashed_layers = 0;  // leading layers that are LayerKind::hashed
   bool operator==(const Transformer&) const = default;
 };
 
@@ -174,6 +188,15 @@ struct PartParameters {
   int64_t whole = 0;     // ... and those that each of its ranks holds
 };
 PartParameters recurrent_parameters(const Transformer& t, Mixer mixer);
+// Of attention to compressed keys, without its indexer: every rank holds all of it.
+PartParameters compressed_attention_parameters(const Transformer& t, const LayerKind& kind);
+// Of what each branch of a layer has to read several residual streams and to write them; of what
+// sums them after the last layer.  Nothing for one stream.
+PartParameters stream_parameters(const Transformer& t);
+PartParameters end_stream_parameters(const Transformer& t);
+// Numbers a token that weigh the streams of a branch: n for what it reads, n for what it writes, n
+// x n for how they are mixed.
+int64_t stream_weights(const Transformer& t);
 // Of what scores keys for sparse attention: every rank holds all of it.
 PartParameters indexer_parameters(const Transformer& t);
 
@@ -190,9 +213,16 @@ int64_t expert_input(const Transformer& t);
 bool has_recurrent_layers(const Transformer& t);
 // Norms of `hidden` in a layer, those of experts and of a prediction module among them.
 int64_t layer_norms(const Transformer& t, const LayerKind& kind);
-// Parameters that every expert's router has beside its matrix, of the whole layer: a correction
-// bias, a scale of each expert.
-int64_t router_vectors(const Transformer& t);
+// Parameters that the router of a layer has beside its matrix: a correction bias where it chooses,
+// a scale of each expert.
+int64_t router_vectors(const Transformer& t, const LayerKind& kind);
+// Branches of a layer: what mixes its tokens, and its MLP or experts.
+int64_t branches(const LayerKind& kind);
+// Latent attention whose keys an indexer chooses.
+bool chooses_latents(const Transformer& t);
+// Pairs of a query and a vector of its window or a compressed one that attention multiplies in one
+// sequence of `seq` tokens.  REQUIRES: the model attends to compressed keys.
+double compressed_pairs(const Transformer& t, const LayerKind& kind, double seq, bool causal);
 
 // Sizes of the layers that have no shape of their own; of one kind of layers; of all that there
 // are, the model's first.

@@ -60,6 +60,13 @@ double pairs_of(const LayerKind& kind, int64_t queries, int64_t keys) {
   return pairs_below(keys) - pairs_below(keys - queries);
 }
 
+// Compressed keys that the last query attends to.
+int64_t visible_compressed(const Shard& s, const LayerKind& kind) {
+  if (kind.compression == 0) return 0;
+  const int64_t all = s.keys / kind.compression;
+  return kind.indexes ? std::min(all, s.model.index_topk) : all;
+}
+
 // Attention of the new token of each sequence to what is in the cache: limited by reading it.
 // Latent attention is absorbed: all heads attend to the compressed keys, whose first part are the
 // values (arXiv 2405.04434, section 2.1.2).  The products with the up projections that it takes,
@@ -93,7 +100,7 @@ Work cached_attention(const Shard& s, const LayerKind& kind) {
 std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind& kind) {
   if (s.plan.mode == StepMode::decode) return {cached_attention(s, kind)};
   const int64_t split = exchange_ranks(s), ring = ring_ranks(s);
-  const bool chosen = s.model.index_topk > 0;  // in the latent space (sparse_attention.cc)
+  const bool chosen = chooses_latents(s.model);  // (sparse_attention.cc)
   const int64_t query_width = chosen ? s.model.kv_rank + s.model.qk_rope_dim : s.query_dim;
   const int64_t value_width = chosen ? s.model.kv_rank : s.value_dim;
   Work w;
@@ -114,7 +121,12 @@ std::vector<Work> fused_attention(const Shard& s, bool backward, const LayerKind
     w.n = std::min(s.keys, s.model.index_topk);
     w.causal = w.causal && w.n == s.keys;
   }
-  const double all = pairs_of(sees, s.seq * s.cp, s.keys);  // of a head, on all ranks
+  double all = pairs_of(sees, s.seq * s.cp, s.keys);  // of a head, on all ranks
+  if (!s.model.compressions.empty()) {                // rows of a window and compressed ones
+    w.n = std::min(s.keys, kind.window) + visible_compressed(s, kind);
+    w.causal = false;
+    all = compressed_pairs(s.model, kind, static_cast<double>(s.keys), true);
+  }
   // Forward two products, backward five (it recomputes the scores); scores and the gradients of
   // queries and keys are as wide as queries, the others as values.
   const int64_t width = backward ? 3 * query_width + 2 * value_width : query_width + value_width;

@@ -924,6 +924,7 @@ Forward<SavedExperts> experts_forward(const LayerContext& c, ForwardMode mode, T
     if (mode == ForwardMode::discard) c.pass.free(tensor);
   };
   SavedExperts t{.input = input};
+  if (has_streams(c)) read_streams(c, mode, t.streams);
   const NormOutput norm = norm_forward(c, mode, "norm 2", s.own_tokens, s.hidden);
   t.norm_output = norm.output;
   t.norm_statistics = norm.statistics;
@@ -935,7 +936,8 @@ Forward<SavedExperts> experts_forward(const LayerContext& c, ForwardMode mode, T
     // Megatron-Core's moe_layer.py: set_for_recompute_pre_mlp_layernorm.
     c.pass.free(t.shared_low);
   }
-  const TensorIndex out = add_residual(c, mode, "moe", branch, t.mask, false);
+  const TensorIndex out = has_streams(c) ? write_streams(c, mode, "moe", branch, t.streams)
+                                         : add_residual(c, mode, "moe", branch, t.mask, false);
   done_with(t.mask);
   done_with(t.input);
   return {out, t};
@@ -946,7 +948,9 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
   const bool shared = s.model.shared_ffn > 0;
   need_mixture(c, t);
   ExpertPass e(c);
-  BranchGradient branch = branch_gradient(c, "moe", gradient, t.mask, false);
+  BranchGradient branch = has_streams(c)
+                              ? write_streams_backward(c, "moe", gradient, t.streams, false)
+                              : branch_gradient(c, "moe", gradient, t.mask, false);
   const bool latent = s.model.moe_latent > 0;
   const bool normed = s.model.expert_norms;
   TensorIndex d_combined = latent ? latent_out_backward(c, e.x, t) : kNoTensor;
@@ -983,6 +987,7 @@ void experts_backward(const LayerContext& c, SavedExperts& t, TensorIndex& gradi
   c.weights.free(t.norm_output);
   norm_backward(c, "norm 2", s.own_tokens, s.hidden);
   c.pass.free(t.norm_statistics);
+  if (has_streams(c)) return read_streams_backward(c, d, gradient, t.streams, t.input);
   c.pass.free(t.input);
   add_residual_gradient(c, "moe", d, gradient);
 }

@@ -23,37 +23,6 @@ int64_t up_width(const Shard& s) {
   return s.heads * (s.model.qk_nope_dim + s.model.v_dim);
 }
 
-// A linear layer that every tensor-parallel rank holds whole, of its own tokens: [own_tokens, out].
-// `copy` as in quantize_input.
-TensorIndex duplicated_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
-                               TensorIndex& input, int64_t out, TensorIndex* copy) {
-  const Shard& s = c.shard;
-  TensorIndex now = quantize_input(c, mode, label, input, s.own_tokens, s.hidden, copy);
-  product(c, c.pass, label, s.forward_gemm(s.own_tokens, out, s.hidden));
-  const Bytes bytes = s.bytes(s.own_tokens, out);
-  const TensorIndex output = c.pass.allocate(label + " output", bytes, saved(mode));
-  c.pass.free(now);
-  if (s.model.attention_bias && !s.plan.kernels.fused_bias) {
-    c.pass.compute(label + " bias", s.memory_bound(Kernel::bias_add, bytes * 2));
-  }
-  return output;
-}
-
-TensorIndex duplicated_backward(const LayerContext& c, const std::string& label,
-                                TensorIndex& gradient, TensorIndex& input, int64_t out) {
-  const Shard& s = c.shard;
-  if (s.model.attention_bias) bias_gradient(c, label, s.own_tokens, out);
-  TensorIndex now = quantize_gradient(c, label, gradient, true, s.own_tokens, out);
-  product(c, c.pass, label + " input gradient", s.input_gemm(s.own_tokens, out, s.hidden));
-  const TensorIndex result = c.pass.allocate(
-      label + " input gradient", s.bytes(s.own_tokens, s.hidden), MemoryCategory::workspace);
-  c.pass.free(now);
-  weight_gradient(c, label, s.weight_gemm(s.own_tokens, out, s.hidden));
-  c.weights.free(gradient);
-  c.weights.free(input);
-  return result;
-}
-
 // Up projections and rotary positions; returns queries, keys and values.  Of the two latents the
 // norm of keys and values hands a quantized one on; that of queries is converted by itself.
 TensorIndex latent_up(const LayerContext& c, ForwardMode mode, TensorIndex& query_input,
@@ -107,6 +76,35 @@ TensorIndex latent_up_backward(const LayerContext& c, SavedLatent& l, TensorInde
 }
 
 }  // namespace
+
+TensorIndex duplicated_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
+                               TensorIndex& input, int64_t out, TensorIndex* copy) {
+  const Shard& s = c.shard;
+  TensorIndex now = quantize_input(c, mode, label, input, s.own_tokens, s.hidden, copy);
+  product(c, c.pass, label, s.forward_gemm(s.own_tokens, out, s.hidden));
+  const Bytes bytes = s.bytes(s.own_tokens, out);
+  const TensorIndex output = c.pass.allocate(label + " output", bytes, saved(mode));
+  c.pass.free(now);
+  if (s.model.attention_bias && !s.plan.kernels.fused_bias) {
+    c.pass.compute(label + " bias", s.memory_bound(Kernel::bias_add, bytes * 2));
+  }
+  return output;
+}
+
+TensorIndex duplicated_backward(const LayerContext& c, const std::string& label,
+                                TensorIndex& gradient, TensorIndex& input, int64_t out) {
+  const Shard& s = c.shard;
+  if (s.model.attention_bias) bias_gradient(c, label, s.own_tokens, out);
+  TensorIndex now = quantize_gradient(c, label, gradient, true, s.own_tokens, out);
+  product(c, c.pass, label + " input gradient", s.input_gemm(s.own_tokens, out, s.hidden));
+  const TensorIndex result = c.pass.allocate(
+      label + " input gradient", s.bytes(s.own_tokens, s.hidden), MemoryCategory::workspace);
+  c.pass.free(now);
+  weight_gradient(c, label, s.weight_gemm(s.own_tokens, out, s.hidden));
+  c.weights.free(gradient);
+  c.weights.free(input);
+  return result;
+}
 
 void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;

@@ -488,6 +488,11 @@ void restore_context(const LayerContext& c, SavedAttention& t) {
   c.pass.free(now);
 }
 
+// Width of what the projection reads.
+int64_t projection_input(const LayerContext& c) {
+  return attends_compressed(c) ? compressed_context(c.shard) : c.shard.context;
+}
+
 // From the norm to the projection's partial output.
 PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
@@ -495,26 +500,31 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) c.pass.free(tensor);
   };
-  const bool latent = is_latent(c);
-  const bool one_reader = !latent && !s.model.shared_norm;
+  const bool latent = is_latent(c), compressed = attends_compressed(c);
+  const bool one_reader = !latent && !compressed && !s.model.shared_norm;
   const NormOutput norm = norm_forward(c, mode, "norm 1", s.own_tokens, s.hidden, one_reader);
   t.norm_output = norm.output;
   t.norm_statistics = norm.statistics;
   done_with(t.norm_statistics);
   if (latent) {
     latent_forward(c, mode, t);
+  } else if (compressed) {
+    compressed_forward(c, mode, t);
   } else {
     projected_forward(c, mode, t);
   }
   if (drops(c, mode, &RecomputeModules::norms) && !s.model.parallel_block) {
     c.pass.free(t.norm_output);
     c.pass.free(t.latent.input_low);
+    c.pass.free(t.compressor.key_low);
   }
   // Selective recomputation keeps only what goes into the core and what comes out of it.
   const bool keep_core = keeps_alternate_products(c, mode) ||
                          (keep && !recomputes(c, &RecomputeModules::core_attention));
   if (attends_to_chosen(c)) {
     chosen_core_forward(c, mode, keep_core, t);
+  } else if (compressed) {
+    compressed_core_forward(c, mode, keep_core, t);
   } else if (!repeats_alternate_products(c, mode)) {
     t.core = core_forward(c, mode, keep_core, replaced_by_exchange(c, t));
   }
@@ -526,14 +536,14 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   // Fused attention's backward reads its output as well, which is not what the projection reads if
   // a gate or an up projection lies between.
   const bool read_twice = s.plan.kernels.flash_attention && keep_core && !s.model.attention_gate &&
-                          !attends_to_chosen(c);
+                          !attends_to_chosen(c) && !compressed;
   t.context_alone = read_twice && is_low(c) && s.plan.precision.attention_output.has_value();
   if (copies_context(c)) copy_context(c, mode, t);
   if (s.model.attention_gate) gate_context(c, mode, t);
   TensorIndex& projected = t.context_copy != kNoTensor ? t.context_copy : t.core.context;
   const PartialSum branch =
       row_parallel_forward(c, t.context_alone ? ForwardMode::discard : mode, "projection",
-                           projected, s.context, read_twice ? &t.context_low : nullptr);
+                           projected, projection_input(c), read_twice ? &t.context_low : nullptr);
   if (t.context_alone) keep_context(c, mode, t);
   done_with(t.context_copy);
   if (!keeps_alternate_products(c, mode)) done_with(t.core.context);
@@ -542,10 +552,12 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
 
 Forward<SavedAttention> attention_forward(const LayerContext& c, ForwardMode mode,
                                           SavedAttention t) {
+  if (has_streams(c)) read_streams(c, mode, t.streams);
   const PartialSum partial = attention_branch_forward(c, mode, t);
   TensorIndex branch = repeats_alternate_products(c, mode)
                            ? partial.tensor
                            : reduce(c, "projection", partial, c.shard.hidden);
+  if (has_streams(c)) return {write_streams(c, mode, "attention", branch, t.streams), t};
   if (holds_variables(c)) t.output = std::exchange(branch, kNoTensor);
   const TensorIndex out =
       add_residual(c, mode, "attention", branch, t.mask, c.shard.model.attention_output_bias);
@@ -554,11 +566,12 @@ Forward<SavedAttention> attention_forward(const LayerContext& c, ForwardMode mod
 }
 
 InputGather gather_qkv_input_early(const LayerContext& c) {
-  return is_latent(c) ? InputGather{} : gather_input_early(c, "qkv");
+  return is_latent(c) || attends_compressed(c) ? InputGather{} : gather_input_early(c, "qkv");
 }
 
 void recompute_self_core(const LayerContext& c, SavedAttention& t) {
   if (attends_to_chosen(c)) return recompute_chosen_core(c, t);
+  if (attends_compressed(c)) return recompute_compressed_core(c, t);
   need_queries(c, t);
   recompute_core(c, t.core, replaced_by_exchange(c, t));
 }
@@ -577,7 +590,7 @@ TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
                            : t.context_copy != kNoTensor ? t.context_copy
                            : context_in_use              ? none
                                                          : t.core.context;
-  TensorIndex d = row_parallel_backward(c, "projection", branch, projected, s.context);
+  TensorIndex d = row_parallel_backward(c, "projection", branch, projected, projection_input(c));
   c.pass.free(t.context_copy);  // in low precision
   TensorIndex d_gate = s.model.attention_gate ? gate_backward(c, d) : kNoTensor;
   if (copies_context(c)) copy_context_backward(c);
@@ -585,12 +598,15 @@ TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
   need_queries(c, t);
   if (recompute_core_first) recompute_self_core(c, t);
   c.pass.set_phase(Phase::backward_input);
-  TensorIndex d_qkv =
-      attends_to_chosen(c) ? chosen_core_backward(c, t, d) : core_backward(c, t.core, d, t.qkv);
+  const bool compressed = attends_compressed(c);
+  TensorIndex d_qkv = attends_to_chosen(c) ? chosen_core_backward(c, t, d)
+                      : compressed         ? compressed_core_backward(c, t, d)
+                                           : core_backward(c, t.core, d, t.qkv);
   c.pass.free(t.kept_qkv);
   c.pass.free(t.rotated);
-  const TensorIndex d_input =
-      is_latent(c) ? latent_backward(c, t, d_qkv) : projected_backward(c, t, d_qkv, input);
+  const TensorIndex d_input = is_latent(c) ? latent_backward(c, t, d_qkv)
+                              : compressed ? compressed_backward(c, t, d_qkv)
+                                           : projected_backward(c, t, d_qkv, input);
   c.pass.free(d_gate);
   return d_input;
 }
@@ -601,15 +617,20 @@ void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& g
   const bool latent = is_latent(c);
   if (latent) {
     need_latent_input(c, t);
+  } else if (attends_compressed(c)) {
+    need_compressed_input(c, t);
   } else {
     need_norm(c, "norm 1", t.norm_output, true);
   }
   const InputGather input = gather_qkv_input_early(c);
+  const bool bias = s.model.attention_output_bias;
   const BranchGradient branch =
-      branch_gradient(c, "attention", gradient, t.mask, s.model.attention_output_bias);
+      has_streams(c) ? write_streams_backward(c, "attention", gradient, t.streams, bias)
+                     : branch_gradient(c, "attention", gradient, t.mask, bias);
   TensorIndex d = attention_branch_backward(c, t, branch, input, recompute_core_first);
   norm_backward(c, "norm 1", s.own_tokens, s.hidden);
   c.pass.free(t.norm_statistics);
+  if (has_streams(c)) return read_streams_backward(c, d, gradient, t.streams, t.input);
   c.pass.free(t.input);
   add_residual_gradient(c, "attention", d, gradient);
 }
@@ -678,10 +699,13 @@ TensorIndex mlp_branch(const LayerContext& c, ForwardMode mode, SavedMlp& t,
 Forward<SavedMlp> mlp_forward(const LayerContext& c, ForwardMode mode, SavedMlp t,
                               SavedAttention& before) {
   const bool again = drops(c, mode, &RecomputeModules::mlp);
+  if (has_streams(c)) read_streams(c, mode, t.streams);
   TensorIndex none = kNoTensor;
   TensorIndex& first_norm = mode == ForwardMode::discard ? before.norm_output : none;
   TensorIndex branch = mlp_branch(c, again ? ForwardMode::discard : mode, t, first_norm);
-  const TensorIndex out = add_residual(c, mode, "mlp", branch, t.mask, c.shard.model.mlp_bias);
+  const TensorIndex out =
+      has_streams(c) ? write_streams(c, mode, "mlp", branch, t.streams)
+                     : add_residual(c, mode, "mlp", branch, t.mask, c.shard.model.mlp_bias);
   if (again || mode == ForwardMode::discard) c.pass.free(t.norm_output);
   if (mode == ForwardMode::discard) {
     c.pass.free(t.mask);
@@ -740,10 +764,13 @@ void mlp_backward(const LayerContext& c, SavedMlp& t, TensorIndex& gradient) {
   need_mlp(c, t);
   need_norm(c, "norm 2", t.norm_output, true);
   const InputGather input = gather_input_early(c, "fc1");
-  const BranchGradient branch = branch_gradient(c, "mlp", gradient, t.mask, s.model.mlp_bias);
+  const BranchGradient branch =
+      has_streams(c) ? write_streams_backward(c, "mlp", gradient, t.streams, s.model.mlp_bias)
+                     : branch_gradient(c, "mlp", gradient, t.mask, s.model.mlp_bias);
   TensorIndex d = mlp_products_backward(c, t, branch, t.norm_output, input);
   norm_backward(c, "norm 2", s.own_tokens, s.hidden);
   c.pass.free(t.norm_statistics);
+  if (has_streams(c)) return read_streams_backward(c, d, gradient, t.streams, t.input);
   c.pass.free(t.input);
   add_residual_gradient(c, "mlp", d, gradient);
 }

@@ -265,14 +265,32 @@ struct SavedIndexer {
   TensorIndex statistics = kNoTensor;  // of the keys' norm
   TensorIndex chosen = kNoTensor;
   TensorIndex target = kNoTensor;  // what its loss compares its scores of them with
+  // Of compressed keys: the weights they are summed by, and the sums before and after their norm.
+  TensorIndex gates = kNoTensor, compressed = kNoTensor;
+};
+
+// What makes compressed keys: both projections' outputs, sums before their norm; and the quantized
+// input of the projection to keys, if others read it too.
+struct SavedCompressor {
+  TensorIndex projected = kNoTensor, compressed = kNoTensor, statistics = kNoTensor;
+  TensorIndex key_low = kNoTensor;
+};
+
+// Of a branch that reads one of several residual streams: what weighs them, their sum, which its
+// norm reads, and what it has made.
+struct SavedStreams {
+  TensorIndex weights = kNoTensor, sum = kNoTensor, branch = kNoTensor;
 };
 
 struct SavedAttention {
   TensorIndex input = kNoTensor;  // the residual stream before it; freed by the backward
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
   SavedLatent latent{};
+  SavedStreams streams{};
   SavedIndexer indexer{};                  // LayerKind::indexes
-  TensorIndex queries_before = kNoTensor;  // they were absorbed (attends_to_chosen)
+  SavedCompressor compressor{};            // LayerKind::compression
+  TensorIndex queries_before = kNoTensor;  // they were absorbed (attends_to_chosen) or normed
+                                           // (attends_compressed)
   TensorIndex qkv = kNoTensor;
   TensorIndex qk_normed = kNoTensor;
   TensorIndex rotated = kNoTensor;  // queries and keys, if operators rotate them (Kernels)
@@ -316,6 +334,7 @@ struct SavedCrossAttention {
 
 struct SavedMlp {
   TensorIndex input = kNoTensor;
+  SavedStreams streams{};
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
   TensorIndex up = kNoTensor, activated = kNoTensor;
   TensorIndex gated = kNoTensor;  // the gate's activation, where the product is apart
@@ -327,6 +346,7 @@ struct SavedMlp {
 // A mixture of experts in place of the MLP.
 struct SavedExperts {
   TensorIndex input = kNoTensor;
+  SavedStreams streams{};
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
   // Transformer::expert_norms: of the router's input and of the experts'; both outputs' inputs.
   TensorIndex router_normed = kNoTensor, router_statistics = kNoTensor;
@@ -372,7 +392,34 @@ void gather_checkpoint(const LayerContext& c, TensorIndex& input);
 // Selective recomputation of all that the forward of a layer dropped.
 void recompute_selected(const LayerContext& c, SavedLayer& t);
 
-// latent_attention.cc: fills `t.latent` and `t.qkv` from `t.norm_output`.
+// residual_streams.cc: several residual streams (Transformer::streams), rows of all of them side by
+// side: [own_tokens, streams x hidden].
+bool has_streams(const LayerContext& c);
+// Before the first layer, in place of the rows [own_tokens, hidden]; and the gradient back.
+TensorIndex spread_streams(const LayerContext& c, TensorIndex rows);
+void spread_streams_backward(const LayerContext& c, TensorIndex& gradient);
+// Before the norm of a branch, which reads `t.sum`, and after the branch, in place of add_residual.
+void read_streams(const LayerContext& c, ForwardMode mode, SavedStreams& t);
+TensorIndex write_streams(const LayerContext& c, ForwardMode mode, const std::string& label,
+                          TensorIndex& branch, SavedStreams& t);
+// Back, in place of branch_gradient and add_residual_gradient.  `d`: the gradient of `t.sum`;
+// `row`: the streams before the branch, which are freed.
+BranchGradient write_streams_backward(const LayerContext& c, const std::string& label,
+                                      TensorIndex& gradient, SavedStreams& t, bool bias);
+void read_streams_backward(const LayerContext& c, TensorIndex& d, TensorIndex& gradient,
+                           SavedStreams& t, TensorIndex& row);
+// After the last layer: `t.sum`, and its gradient back to that of the streams.
+void join_streams(const LayerContext& c, SavedStreams& t);
+void join_streams_backward(const LayerContext& c, TensorIndex& gradient, SavedStreams& t,
+                           TensorIndex& row);
+
+// latent_attention.cc.  A linear layer that every tensor-parallel rank holds whole, of its own
+// tokens: [own_tokens, out]; `copy` as in quantize_input.
+TensorIndex duplicated_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
+                               TensorIndex& input, int64_t out, TensorIndex* copy);
+TensorIndex duplicated_backward(const LayerContext& c, const std::string& label,
+                                TensorIndex& gradient, TensorIndex& input, int64_t out);
+// Fills `t.latent` and `t.qkv` from `t.norm_output`.
 void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t);
 // Returns the gradient of the norm's output.
 TensorIndex latent_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient_qkv);
@@ -401,6 +448,26 @@ TensorIndex chosen_core_backward(const LayerContext& c, SavedAttention& t, Tenso
 void recompute_chosen_core(const LayerContext& c, SavedAttention& t);
 // The shapes of attention in the latent space.
 Shard latent_shard(const Shard& s);
+// The indexer of a layer: its choice; its loss, after attention; its gradients, all but its loss'
+// to what it reads, which has none.
+void index_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t);
+void index_loss(const LayerContext& c, ForwardMode mode, SavedAttention& t);
+void index_backward(const LayerContext& c, SavedAttention& t);
+
+// compressed_attention.cc: attention to a window and to compressed keys.  From `t.norm_output` to
+// `t.qkv`; from there to what the projection reads, `t.context_copy` [tokens, compressed_context];
+// and back to the gradients of `t.qkv` and of the norm's output.
+bool attends_compressed(const LayerContext& c);
+int64_t compressed_context(const Shard& s);
+void compressed_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t);
+void compressed_core_forward(const LayerContext& c, ForwardMode mode, bool keep, SavedAttention& t);
+void recompute_compressed_core(const LayerContext& c, SavedAttention& t);
+TensorIndex compressed_core_backward(const LayerContext& c, SavedAttention& t,
+                                     TensorIndex& gradient);
+TensorIndex compressed_backward(const LayerContext& c, SavedAttention& t,
+                                TensorIndex& gradient_qkv);
+// The input of its projections that the forward did not keep; does nothing if it is there.
+void need_compressed_input(const LayerContext& c, SavedAttention& t);
 
 // cross_attention.cc.  REQUIRES: c.encoder.
 Forward<SavedCrossAttention> cross_attention_forward(const LayerContext& c, ForwardMode mode,

@@ -30,12 +30,25 @@ Bytes whole_bytes(double bytes) {
   return {static_cast<int64_t>(bytes)};
 }
 
+// Tokens in one of the keys that an indexer scores.
+int64_t tokens_of_key(const LayerContext& c) {
+  return std::max<int64_t>(1, c.kind.compression);
+}
+
+// Keys that an indexer leaves of those that the last query sees.
+int64_t left_keys(const LayerContext& c) {
+  return std::min(c.shard.model.index_topk, c.shard.keys / tokens_of_key(c));
+}
+
 // Pairs of a query and a key that it sees, at most `most` of each query; in a microbatch.
-double seen_pairs(const Shard& s, int64_t most) {
+double seen_pairs(const LayerContext& c, int64_t most) {
+  const Shard& s = c.shard;
   const double keys = whole_number(s.keys), before = whole_number(s.keys - s.seq);
-  const auto below = [&](double count) {
+  const double of_key = whole_number(tokens_of_key(c));
+  const auto below = [&](double tokens) {
+    const double count = tokens / of_key;
     const double window = most > 0 ? std::min(count, whole_number(most)) : count;
-    return count * window - window * window / 2;
+    return of_key * (count * window - window * window / 2);
   };
   return (below(keys) - below(before)) * whole_number(s.plan.micro_batch);
 }
@@ -49,32 +62,64 @@ Work of_each_head(Work gemm, int64_t heads) {
 
 // The products of an indexer's heads with keys, of which `pairs` are computed; reads both and moves
 // one fp32 number a pair.
-Work score_work(const Shard& s, double pairs) {
+Work score_work(const LayerContext& c, double pairs) {
+  const Shard& s = c.shard;
   const Transformer& m = s.model;
-  Work w = s.forward_gemm(s.seq, s.keys, m.index_heads * m.index_dim);
+  const int64_t of_key = tokens_of_key(c);
+  Work w = s.forward_gemm(s.seq, s.keys / of_key, m.index_heads * m.index_dim);
   w.batch = s.plan.micro_batch;
   w.flops = {2 * pairs * whole_number(m.index_heads * m.index_dim)};
-  w.bytes = s.bytes(s.tokens, m.index_heads * m.index_dim + m.index_dim + m.index_heads) +
-            whole_bytes(4 * pairs);
+  w.bytes = s.bytes(s.tokens, m.index_heads * m.index_dim + m.index_heads) +
+            s.bytes(s.tokens / of_key, m.index_dim) + whole_bytes(4 * pairs);
   return w;
 }
 
-// The three projections of an indexer.
+// The projections of an indexer; compressed keys are sums by weights that are projected, too.
 struct IndexerLayer {
   const char* label;
   int64_t out, in;
 };
 
 std::vector<IndexerLayer> indexer_layers(const Transformer& m) {
+  if (!m.compressions.empty())
+    return {{"indexer query", m.index_heads * m.index_dim, m.q_rank},
+            {"indexer key", 2 * m.index_dim, m.hidden},
+            {"indexer weights", m.index_heads, m.hidden},
+            {"indexer key gate", 2 * m.index_dim, m.hidden}};
   return {{"indexer query", m.index_heads * m.index_dim, m.q_rank},
           {"indexer key", m.index_dim, m.hidden},
           {"indexer weights", m.index_heads, m.hidden}};
 }
 
+// Sums of the keys of so many tokens, in which those of the tokens before have a part.
+void compress_keys(const LayerContext& c, ForwardMode mode, SavedIndexer& i) {
+  const Shard& s = c.shard;
+  const int64_t dim = s.model.index_dim, rows = s.tokens / tokens_of_key(c);
+  c.pass.compute("indexer compression",
+                 s.memory_bound(Kernel::softmax, s.bytes(s.tokens, 4 * dim) + s.bytes(rows, dim)));
+  i.compressed = c.pass.allocate("indexer compressed keys", s.bytes(rows, 2 * dim), saved(mode));
+  c.pass.compute("indexer key norm", s.memory_bound(Kernel::rms_norm, s.bytes(rows, dim) * 2));
+  i.statistics = c.pass.allocate("norm statistics", s.bytes(rows, 1, DType::fp32), saved(mode));
+}
+
+void compress_keys_backward(const LayerContext& c) {
+  const Shard& s = c.shard;
+  const int64_t dim = s.model.index_dim, rows = s.tokens / tokens_of_key(c);
+  c.pass.compute("indexer key norm backward",
+                 s.memory_bound(Kernel::rms_norm_backward, s.bytes(rows, dim) * 3));
+  c.pass.compute(
+      "indexer compression backward",
+      s.memory_bound(Kernel::softmax_backward, s.bytes(s.tokens, 8 * dim) + s.bytes(rows, dim)));
+  reduce_after(c, dim + tokens_of_key(c) * 2 * dim);  // the norm; positions in a key
+}
+
+}  // namespace
+
 void index_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
   const Transformer& m = s.model;
   SavedIndexer& i = t.indexer;
+  const bool compressed = attends_compressed(c);
   if (s.sequence_split()) {
     for (const int64_t width : {m.hidden, m.q_rank})
       c.pass.join(c.pass.communicate(Stream::tp, "indexer input all-gather",
@@ -82,38 +127,44 @@ void index_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
     i.gathered =
         c.pass.allocate("indexer input", s.bytes(s.tokens, m.hidden + m.q_rank), saved(mode));
   }
-  TensorIndex* made[] = {&i.queries, &i.keys, &i.weights};
+  TensorIndex* made[] = {&i.queries, &i.keys, &i.weights, &i.gates};
   auto output = std::begin(made);
   for (const IndexerLayer& l : indexer_layers(m)) {
     c.pass.compute(l.label, s.forward_gemm(s.tokens, l.out, l.in));
     **output++ = c.pass.allocate(l.label, s.bytes(s.tokens, l.out), saved(mode));
   }
   const Bytes keys = s.bytes(s.tokens, m.index_dim);
-  c.pass.compute("indexer key norm", s.memory_bound(Kernel::layer_norm, keys * 2));
-  i.statistics = c.pass.allocate("norm statistics", s.bytes(s.tokens, 2, DType::fp32), saved(mode));
+  if (compressed) {
+    compress_keys(c, mode, i);
+  } else {
+    c.pass.compute("indexer key norm", s.memory_bound(Kernel::layer_norm, keys * 2));
+    i.statistics =
+        c.pass.allocate("norm statistics", s.bytes(s.tokens, 2, DType::fp32), saved(mode));
+  }
   c.pass.compute(
       "indexer rotary",
       s.memory_bound(Kernel::rotary, s.bytes(s.tokens, (m.index_heads + 1) * m.qk_rope_dim) * 2));
-  const double pairs = seen_pairs(s, 0);
-  c.pass.compute("indexer scores", score_work(s, pairs));
-  const Bytes chosen = s.bytes(s.tokens, std::min(m.index_topk, s.keys), DType::fp32);  // int32
+  const double pairs = seen_pairs(c, 0);
+  c.pass.compute("indexer scores", score_work(c, pairs));
+  const Bytes chosen = s.bytes(s.tokens, left_keys(c), DType::fp32);  // int32
   c.pass.compute("choice of keys", s.memory_bound(Kernel::router, whole_bytes(4 * pairs) + chosen));
   i.chosen = c.pass.allocate("chosen keys", chosen, saved(mode));
   if (mode != ForwardMode::discard) return;
-  for (TensorIndex* tensor : {&i.gathered, &i.queries, &i.keys, &i.weights, &i.statistics})
+  for (TensorIndex* tensor :
+       {&i.gathered, &i.queries, &i.keys, &i.weights, &i.gates, &i.compressed, &i.statistics})
     c.pass.free(*tensor);
 }
 
 // What attention gave the chosen keys, the sum over all heads: its loss.
 void index_loss(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
-  const Shard x = latent_shard(s);
-  const double pairs = seen_pairs(s, s.model.index_topk);
-  const Bytes target = s.bytes(s.tokens, std::min(s.model.index_topk, s.keys), DType::fp32);
-  Work w = s.forward_gemm(s.heads, std::min(s.model.index_topk, s.keys), x.key);
+  const int64_t key = attends_compressed(c) ? s.query_dim : latent_shard(s).key;
+  const double pairs = seen_pairs(c, s.model.index_topk);
+  const Bytes target = s.bytes(s.tokens, left_keys(c), DType::fp32);
+  Work w = s.forward_gemm(s.heads, left_keys(c), key);
   w.batch = s.tokens;
-  w.flops = {2 * pairs * whole_number(s.heads * x.key)};
-  w.bytes = s.bytes(s.tokens, x.q + x.key) + target;
+  w.flops = {2 * pairs * whole_number(s.heads * key)};
+  w.bytes = s.bytes(s.tokens, s.heads * key) + s.bytes(s.tokens / tokens_of_key(c), key) + target;
   c.pass.compute("indexer target", w);
   t.indexer.target = c.pass.allocate("indexer target", target, saved(mode));
   if (s.split()) {
@@ -129,13 +180,13 @@ void index_backward(const LayerContext& c, SavedAttention& t) {
   const Shard& s = c.shard;
   const Transformer& m = s.model;
   SavedIndexer& i = t.indexer;
-  const double pairs = seen_pairs(s, m.index_topk);
-  c.pass.compute("indexer scores again", score_work(s, pairs));
-  const Bytes target = s.bytes(s.tokens, std::min(m.index_topk, s.keys), DType::fp32);
+  const double pairs = seen_pairs(c, m.index_topk);
+  c.pass.compute("indexer scores again", score_work(c, pairs));
+  const Bytes target = s.bytes(s.tokens, left_keys(c), DType::fp32);
   c.pass.compute("indexer loss backward",
                  s.memory_bound(Kernel::cross_entropy_backward, target * 3));
   for (const char* label : {"indexer query gradient", "indexer key gradient"})
-    c.pass.compute(label, score_work(s, pairs));
+    c.pass.compute(label, score_work(c, pairs));
   int64_t width = 0;
   for (const IndexerLayer& l : indexer_layers(m)) width += l.out;
   TensorIndex d =
@@ -143,10 +194,15 @@ void index_backward(const LayerContext& c, SavedAttention& t) {
   c.pass.compute("indexer rotary backward",
                  s.memory_bound(Kernel::rotary_backward,
                                 s.bytes(s.tokens, (m.index_heads + 1) * m.qk_rope_dim) * 2));
-  c.pass.compute("indexer key norm backward",
-                 s.memory_bound(Kernel::layer_norm_backward, s.bytes(s.tokens, m.index_dim) * 3));
-  reduce_after(c, 2 * m.index_dim);
-  for (TensorIndex* tensor : {&i.target, &i.queries, &i.keys, &i.weights, &i.statistics})
+  if (attends_compressed(c)) {
+    compress_keys_backward(c);
+  } else {
+    c.pass.compute("indexer key norm backward",
+                   s.memory_bound(Kernel::layer_norm_backward, s.bytes(s.tokens, m.index_dim) * 3));
+    reduce_after(c, 2 * m.index_dim);
+  }
+  for (TensorIndex* tensor :
+       {&i.target, &i.queries, &i.keys, &i.weights, &i.gates, &i.compressed, &i.statistics})
     c.pass.free(*tensor);
   for (const IndexerLayer& l : indexer_layers(m))
     weight_gradient(c, l.label, s.weight_gemm(s.tokens, l.out, l.in), {.wide = true});
@@ -154,10 +210,8 @@ void index_backward(const LayerContext& c, SavedAttention& t) {
   c.weights.free(i.gathered);
 }
 
-}  // namespace
-
 bool attends_to_chosen(const LayerContext& c) {
-  return c.shard.model.index_topk > 0;
+  return chooses_latents(c.shard.model);
 }
 
 Shard latent_shard(const Shard& s) {

@@ -48,6 +48,9 @@ struct StageTensors {
   TensorIndex teacher = kNoTensor;           // its logits
   TensorIndex received_streams = kNoTensor;  // that a module of this stage reads the last of
   TensorIndex streams = kNoTensor;  // the main stream and those of the modules, one after the other
+  TensorIndex choice = kNoTensor;   // received_choice()
+  SavedStreams end_streams;         // several residual streams, and their sum before the last norm
+  TensorIndex end_row = kNoTensor;
 
   TensorIndex& input_of(int64_t layer) {
     return layers[static_cast<size_t>(layer)].attention.input;
@@ -71,9 +74,9 @@ struct StageShards {
   }
 };
 
-// Residual streams of this many tokens.
-Bytes stream_bytes(const Shard& shard, int64_t streams) {
-  return shard.bytes(streams * shard.own_tokens, shard.hidden);
+// What is handed on of a microbatch: its residual stream, or several of them, as many times.
+Bytes stream_bytes(const Shard& shard, int64_t times) {
+  return shard.bytes(times * shard.own_tokens, shard.model.streams * shard.hidden);
 }
 
 // The layer of the stage with which the decoder begins or goes on; the number of layers if the
@@ -204,11 +207,13 @@ TensorIndex StageFlow::begin_forward() {
     const LayerContext& c = content_.encodes ? encoder_ : own_;
     const Forward<SavedEmbedding> embedding = embedding_forward(c, t_.embedded_rows);
     t_.embedding = embedding.saved;
-    return embedding.output;
+    return has_streams(c) ? spread_streams(c, embedding.output) : embedding.output;
   }
   const Shard& shard = content_.encodes ? shards_.encoder : shards_.own;
   const TensorIndex stream = pass_.allocate(
       "residual stream", stream_bytes(shard, 1 + content_.predicted), MemoryCategory::activations);
+  if (const Bytes choice = received_choice(shard.model, shard.plan, content_); choice.value > 0)
+    t_.choice = pass_.allocate("chosen keys", choice, MemoryCategory::activations);
   if (content_.encoded) {
     t_.encoded = pass_.allocate("encoder output", stream_bytes(shards_.encoder, 1),
                                 MemoryCategory::activations);
@@ -278,6 +283,10 @@ void StageFlow::heads_forward(TensorIndex stream) {
 }
 
 TensorIndex StageFlow::final_norm(TensorIndex stream) {
+  if (has_streams(own_)) {
+    t_.end_row = std::exchange(stream, kNoTensor);
+    join_streams(own_, t_.end_streams);
+  }
   const Forward<SavedFinalNorm> norm = final_norm_forward(own_, "final norm", stream);
   t_.final_norm = norm.saved;
   return norm.output;
@@ -302,8 +311,9 @@ TensorIndex StageFlow::heads_backward() {
   const bool shares =
       model.tied && (content_.embedding || content_.predictions > 0 || content_.decoder_begins);
   if (streams() == 1) {
-    const TensorIndex gradient = loss_backward(own_, t_.head, shares);
+    TensorIndex gradient = loss_backward(own_, t_.head, shares);
     if (!model.embedding_norm) final_norm_backward(own_, "final norm", t_.final_norm);
+    if (has_streams(own_)) join_streams_backward(own_, gradient, t_.end_streams, t_.end_row);
     return gradient;
   }
   std::vector<TensorIndex> parts{loss_backward(own_, t_.head, true)};
@@ -374,12 +384,14 @@ void StageFlow::after_backward(int64_t i, TensorIndex& gradient) {
 
 void StageFlow::embed_backward(TensorIndex& gradient) {
   outside_layers();
+  if (content_.embedding && has_streams(own_)) spread_streams_backward(own_, gradient);
   if (content_.embedding)
     embedding_backward(content_.encodes ? encoder_ : own_, t_.embedding, gradient);
 }
 
 void StageFlow::end_backward(TensorIndex& gradient) {
   pass_.free(gradient);
+  pass_.free(t_.choice);
   pass_.free(t_.head.logits);
   for (SavedHead& head : t_.prediction_heads) pass_.free(head.logits);
   if (content_.encoded) {
@@ -763,6 +775,14 @@ Bytes received_bytes(const Transformer& model, const Plan& plan, const StageCont
   Bytes bytes = stream_bytes(shards.own, 1 + content.predicted);
   if (content.encoded) bytes += stream_bytes(shards.encoder, 1);
   return bytes;
+}
+
+Bytes received_choice(const Transformer& model, const Plan& plan, const StageContent& content) {
+  const bool takes = chooses_latents(model) && !content.kinds.empty() &&
+                     content.kinds.front().attends() && !content.kinds.front().indexes;
+  if (!takes || content.embedding) return {};
+  const Shard s(model, plan);
+  return s.bytes(s.tokens, std::min(model.index_topk, s.keys), DType::fp32);  // int32
 }
 
 // ----------------------------------------------------------------------------------- paired passes

@@ -72,6 +72,9 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
 // What comes into a stage with this content from the one before it: the residual stream, with those
 // of prediction modules and the encoder's output where they come too.  Its gradient is as large.
 Bytes received_bytes(const Transformer& model, const Plan& plan, const StageContent& content);
+// Beside it, forward alone: the keys that an indexer of a stage before has chosen, where the first
+// layer of this one takes its choice.
+Bytes received_choice(const Transformer& model, const Plan& plan, const StageContent& content);
 
 // Appends the pass of an overlapped pair: a forward and a backward (B or I) of different
 // microbatches, whose ops take turns so that the all-to-all (Stream::ep) of one runs beside the

@@ -193,13 +193,17 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   flops.korthikanti = flops.full_attention;
   if (plan.recompute == Recompute::selective && plan.recompute_modules.core_attention) {
     // Attention products alone: what a model of twice the sequence would add.
-    const bool sparse = model.index_topk > 0;
+    const bool sparse = chooses_latents(model);
     const double keys = sparse ? std::min(seq, static_cast<double>(model.index_topk)) : seq;
     int64_t width = 0;  // of all heads of all layers
     for (int64_t layer = 0; layer < model.layers; ++layer) {
       const LayerKind kind = layer_kind(model, layer);
       const LayerShape shape = layer_shape(model, kind);
-      if (kind.attends()) width += shape.heads * attended_width(model, shape);
+      if (kind.attends() && !model.compressions.empty())
+        flops.korthikanti += 3 * 2 * sequences * compressed_pairs(model, kind, seq, false) *
+                             static_cast<double>(shape.heads * attended_width(model, shape));
+      else if (kind.attends())
+        width += shape.heads * attended_width(model, shape);
     }
     const double attention = 2 * sequences * seq * keys * static_cast<double>(width);
     flops.korthikanti += 3 * attention;

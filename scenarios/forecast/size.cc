@@ -396,7 +396,8 @@ void find_smallest(const Subject& subject, const Scenario& own, int64_t most_gpu
     if (size.training) break;
   }
   const bool alone = own.model.encoder_layers == 0 && !own.model.bidirectional &&
-                     own.model.index_topk == 0 && !has_recurrent_layers(own.model);
+                     own.model.index_topk == 0 && own.model.compressions.empty() &&
+                     !has_recurrent_layers(own.model);
   if (!alone) return;  // no forward alone of these (resolve/layout.cc)
   for (const auto& [weights, bytes] :
        std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
@@ -413,9 +414,22 @@ int64_t embedding_parameters(const Transformer& t) {
   return words + (t.positions == Positions::learned ? t.max_positions * t.hidden : 0);
 }
 
+// The same of compressed keys, those of indexers among them: a window stays as large as it is.
+double compressed_cache_bytes_per_token(const Transformer& t) {
+  double width = 0;
+  for (int64_t i = 0; i < t.layers; ++i) {
+    const LayerKind kind = layer_kind(t, i);
+    if (kind.compression > 0)
+      width += static_cast<double>(t.head_dim + (kind.indexes ? t.index_dim : 0)) /
+               static_cast<double>(kind.compression);
+  }
+  return 2.0 * width;
+}
+
 // Bytes that one more token takes in the cache of a decoder.
 double cache_bytes_per_token(const Transformer& t) {
   if (t.bidirectional) return 0;
+  if (!t.compressions.empty()) return compressed_cache_bytes_per_token(t);
   int64_t width = 0;  // of all layers
   for (int64_t i = t.encoder_layers; i < t.layers; ++i) {
     const LayerKind kind = layer_kind(t, i);

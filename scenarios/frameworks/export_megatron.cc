@@ -141,7 +141,7 @@ class ArgumentWriter {
     add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
     if (m_.parallel_block) note("Megatron has no attention beside the MLP");
     if (!m_.shapes.empty() || m_.shared_values) note("Megatron's layers are all of the same sizes");
-    if (!m_.mixers.empty() || m_.index_topk > 0 || m_.attention_gate)
+    if (!m_.mixers.empty() || m_.index_topk > 0 || !m_.compressions.empty() || m_.attention_gate)
       note(
           "recurrent layers, layers of one branch, gates and indexers of attention are not "
           "written");

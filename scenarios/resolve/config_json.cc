@@ -40,7 +40,7 @@ constexpr MissingPart kMissingParts[] = {
     {"linear_attn_config", "linear attention"},
     {"attn_type_list", "lightning attention"},
     {"index_topk", "sparse attention with an indexer"},
-    {"sparse_attention_config", "sparse attention"},
+    {"sparse_attention_config", "attention to chosen blocks of keys"},
     {"compress_ratios", "attention to compressed keys"},
     {"o_lora_rank", "output projections of low rank"},
     {"hc_mult", "several residual streams"},

@@ -37,6 +37,8 @@ std::string undivided(const Transformer& model, int64_t tp) {
     if (s.heads % tp != 0) return fmt::format("num_attention_heads = {}", s.heads);
     if (!kv_heads_fit(s.kv_heads, tp)) return fmt::format("num_key_value_heads = {}", s.kv_heads);
   }
+  if (!model.compressions.empty() && tp > 1)
+    return "the one vector a token that is key and value of all heads (compress_ratios)";
   const Recurrence& r = model.recurrence;
   if (r.heads % tp != 0) return fmt::format("linear_num_value_heads = {}", r.heads);
   if (r.groups % tp != 0) return fmt::format("linear_num_key_heads = {}", r.groups);
@@ -460,6 +462,7 @@ double mixer_row(const Transformer& m, double tokens, double keys, double tp) {
                     4 * wide(r.values()) * wide(r.state) * chunks / tokens}) /
           tp;
   }
+  row = std::max(row, wide(m.streams) * wide(m.hidden));
   if (m.index_topk > 0) {
     const double absorbed = wide(m.heads) * wide(m.kv_rank + m.qk_rope_dim) / tp;
     row = std::max({row, absorbed, 2 * std::min(wide(m.index_topk), keys),
@@ -626,9 +629,13 @@ void resolve_context(const PlanInputs& in, Plan& plan) {
 void check_mixers(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   if (in.model == nullptr) return;
-  const bool recurs = has_recurrent_layers(*in.model), chosen = in.model->index_topk > 0;
+  const bool recurs = has_recurrent_layers(*in.model);
+  const bool compressed = !in.model->compressions.empty();
+  const bool chosen = in.model->index_topk > 0 || compressed;
   if (!recurs && !chosen) return;
-  const std::string what = recurs ? "recurrent layers" : "sparse attention with an indexer";
+  const std::string what = recurs       ? "recurrent layers"
+                           : compressed ? "attention to compressed keys"
+                                        : "sparse attention with an indexer";
   const auto refuse = [&](Key key, const std::string& of, const std::string& help) {
     v.refuse("E130", key, fmt::format("not supported yet: {} of {}", of, what), help);
   };
@@ -636,6 +643,10 @@ void check_mixers(const PlanInputs& in, const Plan& plan) {
   if (!plan.trains()) refuse("mode", "a forward alone", "mode: train");
   if (plan.recompute == Recompute::per_op)
     refuse("recompute.granularity", "recomputation per operator", "selective or full");
+  double dropout = 0;
+  v.read("kernels.dropout.hidden", dropout);
+  if (in.model->streams > 1 && dropout > 0)
+    refuse("kernels.dropout.hidden", "dropout", "kernels: {dropout: {hidden: 0}}");
   if (chosen && v.is("kernels.attention", false))
     refuse("kernels.attention", "unfused attention", "kernels: {attention: flash}");
   if (chosen && plan.recompute == Recompute::selective && plan.recompute_modules.mla_up_projection)

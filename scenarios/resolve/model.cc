@@ -314,6 +314,7 @@ constexpr int64_t kMostShared = int64_t{1} << 10;
 constexpr int64_t kMostModules = 16;
 constexpr int64_t kMostRows = 1'000'000'000;
 constexpr double kMostParameters = 1e15;
+constexpr int64_t kPlainCompression = 128;  // tokens of a compressed key that nothing chooses
 
 struct Word {
   std::string_view written;
@@ -404,6 +405,7 @@ class ModelReader {
     read_experts();
     read_mixers();
     if (!missing_.empty()) refuse_missing();
+    if (ok_) read_compressions();
     if (!ok_) return {};
     check_heads();
     check_experts();
@@ -535,6 +537,8 @@ class ModelReader {
 
   void read_latent_attention() {
     t_.kv_rank = whole("kv_lora_rank", 0, kMostWidth, 0);
+    t_.streams = whole("hc_mult", 1, kMostModules, 1);
+    if (keys_.find("compress_ratios") != nullptr) return read_compressed_attention();
     if (t_.kv_rank == 0) {
       t_.v_dim = whole("v_head_dim", 0, kMostHeads, 0);  // of ordinary attention (MiMo-V2)
       if (whole("index_topk", 0, kMostRows, 0) > 0 && ok_)
@@ -555,9 +559,113 @@ class ModelReader {
              place({"index_topk", "q_lora_rank"}));
   }
 
+  // DeepSeek-V4: transformers' configuration_deepseek_v4.py.
+  void read_compressed_attention() {
+    if (t_.kv_rank > 0)
+      refuse("E127", "compressed keys are not of latent attention: kv_lora_rank goes without",
+             place({"kv_lora_rank"}));
+    t_.q_rank = needed("q_lora_rank", kMostWidth);
+    t_.qk_rope_dim = needed("qk_rope_head_dim", kMostHeads);
+    t_.out_groups = needed("o_groups", kMostHeads);
+    t_.out_rank = needed("o_lora_rank", kMostWidth);
+    t_.index_topk = needed("index_topk", kMostRows);
+    t_.index_heads = needed("index_n_heads", kMostHeads);
+    t_.index_dim = needed("index_head_dim", kMostHeads);
+    t_.hashed_layers = whole("num_hash_layers", 0, kMostLayers, 0);
+    needed("head_dim", kMostHeads);
+    needed("sliding_window", kMostRows);
+  }
+
+  // Words of `layer_types`, and the tokens in a compressed key of such layers.
+  static constexpr std::array<std::pair<std::string_view, int64_t>, 3> kCompressionWords{
+      {{"sliding_attention", 0},
+       {"compressed_sparse_attention", kChosenCompression},
+       {"heavily_compressed_attention", kPlainCompression}}};
+
+  void add_compression_word(const Value& word) {
+    for (const auto& [written, tokens] : kCompressionWords)
+      if (written == word.text) return t_.compressions.push_back(tokens);
+    refuse("E130", "layers of type '" + escape_text(word.text) + "' are not supported yet",
+           word.mark,
+           "beside compressed keys sliding_attention, compressed_sparse_attention and "
+           "heavily_compressed_attention are");
+  }
+
+  // {compressed_sparse_attention: 4, heavily_compressed_attention: 128}, and nothing else.
+  void check_compression_rates() {
+    const Value* rates = find("compress_rates");
+    if (rates == nullptr) return;
+    for (const auto& [word, tokens] : kCompressionWords)
+      if (const Value* rate = rates->find(word); rate != nullptr && ok_) {
+        const auto n = read_whole(*rate, "compress_rates", problems_, 0, kMostRows);
+        ok_ = ok_ && n.has_value();
+        if (ok_ && *n != tokens)
+          refuse("E130", fmt::format("not supported yet: compressed keys of {} tokens", *n),
+                 rate->mark);
+      }
+  }
+
+  void add_compression(const Value& tokens) {
+    const auto n = read_whole(tokens, "compress_ratios", problems_, 0, kMostRows);
+    ok_ = ok_ && n.has_value();
+    if (!ok_) return;
+    if (*n != 0 && *n != kChosenCompression && *n != kPlainCompression)
+      return refuse("E130", fmt::format("not supported yet: compressed keys of {} tokens", *n),
+                    tokens.mark, "0 for none, 4, which an indexer chooses, or 128");
+    t_.compressions.push_back(*n);
+  }
+
+  // Tokens in a compressed key, of each layer.  Files of transformers' class have words for them,
+  // which win over numbers there, too; without either it has keys of 128 tokens and, in every
+  // second layer from the fourth on, of 4.
+  void read_compressions() {
+    if (keys_.find("compress_ratios") == nullptr) return;
+    check_compression_rates();
+    const std::string_view name =
+        find("layer_types") != nullptr ? "layer_types" : "compress_ratios";
+    const Value* list = find(name);
+    if (list != nullptr && list->kind != Value::Kind::sequence)
+      return refuse("E107", fmt::format("'{}' must be a list, of one for each layer", name),
+                    list->mark);
+    for (int64_t i = 0; list == nullptr && i < t_.layers; ++i)
+      t_.compressions.push_back(i > 2 && i % 2 == 1 ? kChosenCompression : kPlainCompression);
+    for (size_t i = 0; list != nullptr && ok_ && i < list->items.size(); ++i)
+      name == "layer_types" ? add_compression_word(list->items[i])
+                            : add_compression(list->items[i]);
+    if (!ok_) return;
+    if (static_cast<int64_t>(t_.compressions.size()) < t_.layers)
+      return refuse(
+          "E127",
+          fmt::format("{} names {} of the {} layers", name, t_.compressions.size(), t_.layers),
+          place({name, "num_hidden_layers"}));
+    // What is named beyond them is of prediction modules.
+    t_.compressions.resize(static_cast<size_t>(t_.layers));
+    t_.shared_values = true;
+    check_compressed_attention();
+  }
+
+  void check_compressed_attention() {
+    if (t_.kv_heads != 1)
+      refuse("E127",
+             fmt::format("num_key_value_heads = {}: all heads share compressed keys", t_.kv_heads),
+             place({"num_key_value_heads", "compress_ratios"}), "it is 1");
+    if (t_.heads % t_.out_groups != 0)
+      refuse("E127",
+             fmt::format("o_groups = {} does not divide num_attention_heads = {}", t_.out_groups,
+                         t_.heads),
+             place({"o_groups", "num_attention_heads"}), "each group of heads is projected apart");
+    if (t_.positions != Positions::rotary || t_.attention_gate || t_.qk_norm || t_.value_norm ||
+        t_.branch_norms || t_.parallel_block || t_.bidirectional || t_.attention_output_bias ||
+        t_.attention_bias || t_.encoder_layers > 0 || !t_.mixers.empty() || !t_.bare.empty())
+      refuse("E130",
+             "not supported yet: compressed keys beside gates, norms of queries, keys or branches, "
+             "biases, other mixers, an encoder, parallel branches or positions that are not rotary",
+             keys_.mark);
+  }
+
   // Which layers choose keys themselves.
   void read_indexers() {
-    if (t_.index_topk == 0) return;
+    if (!chooses_latents(t_)) return;
     if (find("indexer_types") != nullptr)
       read_indexer_types();
     else if (find("index_topk_pattern") != nullptr)
@@ -672,6 +780,7 @@ class ModelReader {
     if (types != nullptr && types->kind != Value::Kind::sequence)
       return refuse("E107", "'layer_types' must be a list of words", types->mark);
     if (types == nullptr) return;
+    if (keys_.find("compress_ratios") != nullptr) return;  // read_compressions()
     const bool matter = words_matter();
     for (const Value& type : types->items) {
       const bool known = layer_word(type.text).has_value();
@@ -943,6 +1052,15 @@ class ModelReader {
     }
   }
 
+  // `hash_moe` for the first layers, then `moe` (DeepSeek-V4): counts the first.
+  bool hashes(std::string_view type, size_t layer) {
+    if (type != "hash_moe" && type != "moe") return false;
+    if (layer == 0) t_.hashed_layers = 0;
+    const auto before = static_cast<int64_t>(layer);
+    if (type == "hash_moe" && t_.hashed_layers == before) ++t_.hashed_layers;
+    return type == "moe" || t_.hashed_layers > before;
+  }
+
   // `dense` or `sparse` for each layer (GLM-5).
   void read_mlp_types(std::vector<uint8_t>& with) {
     const Value* types = find("mlp_layer_types");
@@ -951,6 +1069,7 @@ class ModelReader {
       return refuse("E127", "'mlp_layer_types' must be a list of words, one a layer", types->mark);
     for (size_t i = 0; i < with.size(); ++i) {
       const Value& type = types->items[i];
+      if (keys_.find("num_hash_layers") != nullptr && hashes(type.text, i)) continue;
       if (type.text != "sparse" && type.text != "dense")
         return refuse("E125", "'mlp_layer_types' cannot have '" + escape_text(type.text) + '\'',
                       type.mark, "each is dense or sparse");

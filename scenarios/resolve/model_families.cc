@@ -284,6 +284,33 @@ index_n_heads: 64
 index_head_dim: 128
 )",
                 kGated},
+    ModelFamily{"deepseek_v4", R"(
+vocab_size: 129280
+hidden_size: 4096
+num_hidden_layers: 43
+num_attention_heads: 64
+num_key_value_heads: 1
+head_dim: 512
+max_position_embeddings: 1048576
+sliding_window: 128
+compress_ratios: null  # where layer_types is not given either
+q_lora_rank: 1024
+qk_rope_head_dim: 64
+o_groups: 8
+o_lora_rank: 1024
+index_topk: 512
+index_n_heads: 64
+index_head_dim: 128
+hc_mult: 4
+attention_sinks: true  # no key of theirs
+num_experts: 256
+num_experts_per_tok: 6
+moe_intermediate_size: 2048
+n_shared_experts: 1
+num_hash_layers: 3
+router_bias: true  # e_score_correction_bias, no key of theirs
+)",
+                kGated},
     ModelFamily{"glm_moe_dsa", R"(
 vocab_size: 154880
 hidden_size: 6144
@@ -900,6 +927,7 @@ constexpr SameFamily kSameFamilies[] = {
     {"kimi_k25", "deepseek_v3"},
     {"kimi_vl", "deepseek_v3"},
     {"moonshot", "deepseek_v3"},
+    {"deepseek_ref", "deepseek_v4"},  // of SGLang's checkpoints
     {"qwen3_5", "qwen3_5_text"},
     {"qwen3_5_moe", "qwen3_5_moe_text"},
     {"glm4v", "glm4"},
@@ -1021,6 +1049,7 @@ constexpr std::string_view kRareVocabulary[] = {
     "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
     //
     "linear_mixer", "linear_conv_bias", "linear_bias", "linear_chunk_size", "one_branch_layers",
+    "compress_ratios", "compress_rates", "o_groups", "o_lora_rank", "hc_mult", "num_hash_layers",
     "index_topk_pattern", "enable_moe_block", "mamba_expand", "value_norm", "block_configs",
     "global_head_dim", "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
     "swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim",
@@ -1200,12 +1229,21 @@ constexpr KeyOfFamily kIgnoredThere[] = {
     {"deepseek_v32", "qk_head_dim"},
     {"glm_moe_dsa", "head_dim"},
     {"glm_moe_dsa", "qk_head_dim"},
+    {"deepseek_v4", "attention_bias"},  // no linear layer has one
+    {"deepseek_v4", "compress_rope_theta"},
+    {"deepseek_v4", "expert_dtype"},
+    {"deepseek_v4", "hc_eps"},
+    {"deepseek_v4", "hc_sinkhorn_iters"},
     {"glm4_moe_lite", "head_dim"},
     {"granitemoehybrid", "normalization_function"},
     {"glm4_moe_lite", "qk_head_dim"},
     {"minimax_m2", "qk_norm_type"},
     {"t5", "is_encoder_decoder"},
 };
+
+// ... and that change the cost and are not modelled there: modules that predict from several
+// residual streams.
+constexpr KeyOfFamily kLeftOutThere[] = {{"deepseek_v4", "num_nextn_predict_layers"}};
 
 // What changes the cost and is not modelled.
 constexpr std::string_view kLeftOut[] = {
@@ -1215,10 +1253,9 @@ constexpr std::string_view kLeftOut[] = {
     "add_cross_attention", "cross_attention_layers", "is_encoder_decoder", "ssm_state_size",
     "mamba_num_heads", "mamba_d_state", "state_size", "d_state", "ssm_cfg",
     "hybrid_override_pattern", "lru_width", "linear_num_value_heads", "linear_attn_config",
-    "index_topk", "sparse_attention_config", "compress_ratios", "o_lora_rank", "hc_mult",
-    "block_configs", "swa_num_key_value_heads", "global_head_dim", "hidden_size_per_layer_input",
-    "lm_head_bias", "attention_out_bias", "num_kv_shared_layers", "attn_output_gate",
-    "mla_use_output_gate", "qk_layernorm"};
+    "index_topk", "sparse_attention_config", "block_configs", "swa_num_key_value_heads",
+    "global_head_dim", "hidden_size_per_layer_input", "lm_head_bias", "attention_out_bias",
+    "num_kv_shared_layers", "attn_output_gate", "mla_use_output_gate", "qk_layernorm"};
 
 template <class Range>
 bool contains(const Range& words, std::string_view word) {
@@ -1230,6 +1267,8 @@ bool contains(const Range& words, std::string_view word) {
 ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
   for (const KeyOfFamily& k : kIgnoredThere)
     if (k.family == family.name && k.key == key) return {KeyUse::ignored, key};
+  for (const KeyOfFamily& k : kLeftOutThere)
+    if (k.family == family.name && k.key == key) return {KeyUse::left_out, key};
   for (const Alias& a : kAliases)
     if (a.from == key && (a.family.empty() || a.family == family.name)) return {KeyUse::read, a.to};
   if (contains(kVocabulary, key) || contains(kRareVocabulary, key)) return {KeyUse::read, key};

@@ -395,7 +395,7 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
     return false;
   }
   const auto mixes = [](const Transformer& m) {
-    return m.index_topk > 0 || has_recurrent_layers(m);
+    return m.index_topk > 0 || !m.compressions.empty() || has_recurrent_layers(m);
   };
   if (s.seq_splits > 1 && ((in.model != nullptr && mixes(*in.model)) ||
                            (plan.teacher.has_value() && mixes(*plan.teacher)))) {

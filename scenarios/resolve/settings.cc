@@ -67,6 +67,10 @@ std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& 
           {"index_topk", m.index_topk},
           {"index_heads", m.index_heads},
           {"index_dim", m.index_dim},
+          {"out_groups", m.out_groups},
+          {"out_rank", m.out_rank},
+          {"more_streams", m.streams - 1},
+          {"hashed_layers", m.hashed_layers},
           {"moe_latent", m.moe_latent},
           {"attention_gate", m.attention_gate},
           {"linear_heads", m.recurrence.heads},
@@ -106,6 +110,7 @@ std::string model_text(const Transformer& m) {
   for (const auto& [key, value] : rare_parts(m))
     if (value != 0) text += fmt::format(" {}={}", key, value);
   for (const int64_t window : m.windows) text += fmt::format(" w{}", window);
+  for (const int64_t tokens : m.compressions) text += fmt::format(" c{}", tokens);
   for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
   if (!m.mixers.empty()) text += " mixers ";
   for (const Mixer mixer : m.mixers) text += fmt::format("{}", static_cast<int>(mixer));

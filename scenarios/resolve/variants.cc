@@ -58,6 +58,8 @@ std::optional<Misfit> misfit_of_context(const PlanInputs& in, const Transformer&
   const PlanInputs of_teacher{values, found, said, &teacher, in.cluster, in.gpus};
   resolve_context(of_teacher, plan);
   check_mixers(of_teacher, plan);
+  if (teacher.streams > 1)
+    return Misfit{"E130", "not supported yet: a teacher with several residual streams"};
   if (!found.any()) return {};
   const Diagnostic d = found.diagnostics().front();
   return Misfit{d.code, "the teacher: " + d.message, d.help};

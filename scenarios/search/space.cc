@@ -929,8 +929,8 @@ SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) con
     bool windows = m.sliding_window > 0 && m.sliding_window < seq;
     for (const int64_t w : m.windows) windows = windows || (w > 0 && w < seq);
     // Of such layers a rank needs what stands before its part of the sequence.
-    const bool whole_sequences =
-        m.encoder_layers > 0 || has_recurrent_layers(m) || m.index_topk > 0 || (ring && windows);
+    const bool whole_sequences = m.encoder_layers > 0 || has_recurrent_layers(m) ||
+                                 m.index_topk > 0 || !m.compressions.empty() || (ring && windows);
     std::map<std::pair<int64_t, StageSplit>, std::vector<int64_t>> spreads;
     const auto spread = [&](int64_t stages, StageSplit split) -> const std::vector<int64_t>& {
       const auto [it, fresh] = spreads.try_emplace({stages, split});

@@ -170,6 +170,32 @@ Transformer beside_experts() {
   return t;
 }
 
+// DeepSeek-V4: a window alone, chosen compressed keys, all compressed keys; four residual streams.
+Transformer compressed() {
+  Transformer t = sample::llama(4, 1024, 16, 1, 2048, 32000);
+  t.q_rank = 256;
+  t.qk_rope_dim = 32;
+  t.out_groups = 4;
+  t.out_rank = 128;
+  t.attention_sinks = t.shared_values = true;
+  t.sliding_window = 128;
+  t.compressions = {0, 4, 128, 4};
+  t.index_topk = 64;
+  t.index_heads = 8;
+  t.index_dim = 32;
+  t.streams = 4;
+  t.experts = 16;
+  t.experts_per_token = 2;
+  t.moe_ffn = t.shared_ffn = 512;
+  t.dense_layers = 1;
+  return t;
+}
+
+// Ranks that can split the model's layers, `tp` at most.
+int64_t split(const Transformer& t, int64_t tp) {
+  return t.compressions.empty() ? tp : 1;
+}
+
 std::vector<Transformer> all_models() {
   return {recurrent(Mixer::mamba2),
           recurrent(Mixer::gated_delta_net),
@@ -179,7 +205,8 @@ std::vector<Transformer> all_models() {
           other_heads(),
           narrow_values(),
           cut_blocks(),
-          beside_experts()};
+          beside_experts(),
+          compressed()};
 }
 
 Plan flash(int64_t tp, int64_t dp) {
@@ -246,9 +273,48 @@ TEST(Parameters, OfLayersOfOtherSizesAreThoseOfTheirHeads) {
 // Four norms as in other layers of Gemma; of the router, before and after the experts, after the
 // MLP; a scale of each expert.
 TEST(Parameters, OfAnMlpBesideExpertsHaveNormsOfTheirOwn) {
-  EXPECT_EQ(layer_parameters(beside_experts(), 0),
-            1024 * (16 + 2 * 8 + 16) * 64 + 3 * 1024 * 2048 + 16 * 3 * 1024 * 512 + 1024 * 16 +
-                8 * 1024 + 16);
+  EXPECT_EQ(layer_parameters(beside_experts(), 0), 1024 * (16 + 2 * 8 + 16) * 64 + 3 * 1024 * 2048 +
+                                                       16 * 3 * 1024 * 512 + 1024 * 16 + 8 * 1024 +
+                                                       16);
+}
+
+// transformers' DeepseekV4Attention: both products of the queries, keys, both of the output, norms
+// of latent and keys, a logit a head; a compressor's products, positions and norm.
+TEST(Parameters, OfAttentionToCompressedKeys) {
+  const Transformer t = compressed();
+  const auto attention = [&](int64_t layer) {
+    const PartParameters p = compressed_attention_parameters(t, layer_kind(t, layer));
+    return p.matrices + p.vectors + p.whole;
+  };
+  const int64_t window =
+      1024 * 256 + 256 * 1024 + 1024 * 64 + 1024 * 128 + 4 * 128 * 1024 + 256 + 64 + 16;
+  EXPECT_EQ(attention(0), window);
+  EXPECT_EQ(attention(1), window + 2 * 1024 * 128 + 4 * 128 + 64);
+  EXPECT_EQ(attention(2), window + 2 * 1024 * 64 + 128 * 64 + 64);
+  const int64_t rest = 3 * 1024 * 2048 + 2 * 1024 + 2 * (24 * 4 * 1024 + 24 + 3);
+  EXPECT_EQ(layer_parameters(t, 0), window + rest);
+  // DeepseekV4Indexer, which layer 2 has not.
+  const PartParameters indexer = indexer_parameters(t);
+  EXPECT_EQ(indexer.matrices, 256 * 8 * 32 + 1024 * (2 * 64 + 8));
+  EXPECT_EQ(indexer.whole, 4 * 64 + 32);
+  EXPECT_EQ(layer_parameters(t, 1) - layer_parameters(t, 2),
+            attention(1) - attention(2) + indexer.matrices + indexer.whole);
+}
+
+TEST(Parameters, OfSeveralStreamsAreWhatWeighsThem) {
+  Transformer one = compressed();
+  one.streams = 1;
+  EXPECT_EQ(parameters(compressed()) - parameters(one),
+            4 * 2 * (24 * 4 * 1024 + 24 + 3) + 4 * 4 * 1024 + 4 + 1);
+}
+
+// A table chooses instead of the router, whose bias is for that.
+TEST(Parameters, OfLayersWhoseExpertsATableChoosesHaveNoBias) {
+  Transformer t = compressed();
+  t.router_bias = true;
+  const int64_t all = parameters(t);
+  t.hashed_layers = 3;
+  EXPECT_EQ(all - parameters(t), 2 * 16);  // the first layer is dense
 }
 
 TEST(Parameters, OfStagesSumToTheModel) {
@@ -349,6 +415,29 @@ TEST(Flops, OfChosenKeysAreThoseOfTheLatentSpace) {
       4 * band * 2 * 16 * (2 * 256 + 32));
 }
 
+// A query's window of 128, and 64 of up to 256 or all of up to 8 compressed keys.
+TEST(Flops, OfCompressedKeysAreThoseOfWhatIsSeen) {
+  const double window = 1024.0 * 128 - 128.0 * 64;
+  const std::vector<double> pairs{window, window + 4 * (256.0 * 64 - 64.0 * 32),
+                                  window + 128 * (8.0 * 8 - 8.0 * 4)};
+  const auto core = [](const std::string& label) { return label == "attention"; };
+  const auto scores = [](const std::string& label) { return label == "indexer scores"; };
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Transformer t = compressed();
+    t.layers = 1;
+    t.compressions = {t.compressions[i]};
+    const OneStage stage(t, flash(1, 1), {.layers = 1});
+    EXPECT_DOUBLE_EQ(stage.flops(stage.passes.forward, core), 2 * pairs[i] * 16 * (64 + 64));
+    // Of a quarter of all keys those that a query sees.
+    EXPECT_DOUBLE_EQ(stage.flops(stage.passes.forward, scores),
+                     i == 1 ? 2 * (1024.0 * 1024 / 8) * 8 * 32 : 0);
+    EXPECT_DOUBLE_EQ(compressed_pairs(t, layer_kind(t, 0), 1024, true), pairs[i]);
+  }
+  const Transformer t = compressed();
+  EXPECT_DOUBLE_EQ(compressed_pairs(t, layer_kind(t, 1), 1024, false), 1024.0 * (128 + 64));
+  EXPECT_DOUBLE_EQ(compressed_pairs(t, layer_kind(t, 2), 1024, false), 1024.0 * (128 + 8));
+}
+
 // ------------------------------------------------------------------------------------------ passes
 
 TEST(Mixers, BalanceTheirMemoryHoweverTheyAreRun) {
@@ -356,8 +445,8 @@ TEST(Mixers, BalanceTheirMemoryHoweverTheyAreRun) {
     for (const bool sp : {false, true}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const Scaling scaling : {Scaling::none, Scaling::blockwise}) {
-          Plan plan = flash(4, 2);
-          plan.sp = sp;
+          Plan plan = flash(split(t, 4), 2);
+          plan.sp = sp && plan.tp > 1;
           plan.recompute = recompute;
           plan.recompute_modules.norms = scaling == Scaling::none;
           plan.precision.scaling = scaling;
@@ -379,7 +468,8 @@ TEST(Mixers, BalanceTheirMemoryInSplitBackwards) {
     GraphBuilder builder(graph);
     StageContent content{.layers = 4, .embedding = true, .head = true};
     for (int64_t i = 0; i < 4; ++i) content.kinds.push_back(layer_kind(t, i));
-    const StagePasses passes = add_stage_passes(builder, t, flash(2, 1), content, {.split = true});
+    const StagePasses passes =
+        add_stage_passes(builder, t, flash(split(t, 2), 1), content, {.split = true});
     add_role(graph, {{passes.forward, ActionKind::forward},
                      {passes.input_gradient, ActionKind::backward_input},
                      {passes.last_weight_gradient, ActionKind::backward_weight}});
@@ -391,7 +481,7 @@ TEST(Mixers, BalanceTheirMemoryInSplitBackwards) {
 TEST(Mixers, ReduceEveryGradientOnce) {
   for (const Transformer& t : all_models()) {
     for (const int64_t tp : {1, 2}) {
-      Plan plan = flash(tp, 4);
+      Plan plan = flash(split(t, tp), 4);
       plan.overlap.dp_grad = true;
       plan.zero = 1;
       StageContent content{.layers = 4, .embedding = true, .head = true};
@@ -497,6 +587,55 @@ TEST(Mixers, NormsOfExpertsKeepWhatTheyRead) {
     return OneStage(t, flash(1, 1), {.layers = 1}).kept();
   };
   EXPECT_EQ(kept(true) - kept(false), 3 * 2 * kSeq * 1024);
+}
+
+// docs/memory.md, of a layer with one vector for each 128 tokens.
+TEST(Mixers, AttentionToCompressedKeysKeepsWhatItsBackwardReads) {
+  Transformer t = compressed();
+  t.streams = 1;
+  t.layers = 1;
+  t.compressions = {128};
+  t.bare = {1};
+  const int64_t h = 1024, q = 256, d = 64, heads = 16, groups = 4 * 128;
+  EXPECT_EQ(OneStage(t, flash(1, 1), {.layers = 1}).kept(),
+            2 * kSeq * (2 * h + 2 * q + 3 * heads * d + 2 * d + groups + 2 * heads + 2 * d) +
+                2 * (kSeq / 128) * 2 * d);
+}
+
+// Four rows in place of one before each branch; of a branch its weights twice in fp32, its input
+// and its output.
+TEST(Mixers, SeveralStreamsKeepTheirRowsAndWhatBranchesRead) {
+  const auto kept = [](int64_t streams) {
+    Transformer t = sample::llama(1, 1024, 16, 4, 2048, 32000);
+    t.streams = streams;
+    return OneStage(t, flash(1, 1), {.layers = 1}).kept();
+  };
+  EXPECT_EQ(kept(4) - kept(1), kSeq * 2 * (2 * 3 * 1024 + 4 * 2 * 24 + 2 * 2 * 1024));
+}
+
+// A stage that begins with a layer which shares the choice of one before receives it: 256 whole
+// numbers of 4 bytes a token.
+TEST(Mixers, ChoicesOfKeysTravelToStagesThatShareThem) {
+  const Transformer t = chosen();
+  const auto received = [&](int64_t layer) {
+    StageContent content{.layers = 1};
+    content.kinds = {layer_kind(t, layer)};
+    return received_choice(t, flash(2, 1), content).value;
+  };
+  EXPECT_EQ(received(1), kSeq * 256 * 4);
+  EXPECT_EQ(received(2), 0);
+  Transformer latent = t;
+  latent.index_topk = 0;
+  StageContent content{.layers = 1};
+  content.kinds = {layer_kind(latent, 1)};
+  EXPECT_EQ(received_choice(latent, flash(2, 1), content).value, 0);
+}
+
+// Four streams are handed on.
+TEST(Mixers, SeveralStreamsTravelBetweenStages) {
+  const Transformer t = compressed();
+  const Plan plan = flash(1, 1);
+  EXPECT_EQ(received_bytes(t, plan, {.layers = 1}).value, 2 * kSeq * 4 * 1024);
 }
 
 TEST(PredictionKind, OfLayersOfOneBranchHasAttentionAndExperts) {

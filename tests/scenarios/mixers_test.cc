@@ -144,6 +144,90 @@ TEST(Shapes, ThatCannotBeAreRefused) {
             "(enable_moe_block = true)");
 }
 
+// A model of three layers.
+std::string deepseek4(const std::string& more, const std::string& rest = "") {
+  return "model: {model_type: deepseek_v4, num_hidden_layers: 3, compress_ratios: [0, 4, 128, 0]" +
+         more + "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n" + rest;
+}
+
+TEST(CompressedKeys, AreOfSoManyTokensInEachLayer) {
+  const Transformer t = load(deepseek4("")).model;
+  EXPECT_EQ(t.compressions, (std::vector<int64_t>{0, 4, 128}));
+  EXPECT_EQ(t.streams, 4);
+  EXPECT_EQ(t.hashed_layers, 3);
+  EXPECT_TRUE(layer_kind(t, 1).indexes);
+  EXPECT_FALSE(layer_kind(t, 2).indexes);
+  EXPECT_EQ(layer_kind(t, 2).window, 128);
+}
+
+// transformers' configuration_deepseek_v4.py: all of 128 tokens, every second from the fourth on
+// of 4.
+TEST(CompressedKeys, AreThoseOfTheClassWhereNothingIsSaid) {
+  const Transformer t =
+      load(
+          "model: {model_type: deepseek_v4, num_hidden_layers: 6}\ncluster: dgx-h100 x 1\n"
+          "batch: {global: 8, seq: 4096}\n")
+          .model;
+  EXPECT_EQ(t.compressions, (std::vector<int64_t>{128, 128, 128, 4, 128, 4}));
+}
+
+// As transformers' class writes its files.
+TEST(CompressedKeys, MayBeSaidInWords) {
+  const std::string model = "model: {model_type: deepseek_v4, num_hidden_layers: 3, layer_types: ",
+                    rest = "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n";
+  const Transformer t = load(model +
+                             "[sliding_attention, heavily_compressed_attention, "
+                             "compressed_sparse_attention], mlp_layer_types: [hash_moe, moe, moe]" +
+                             rest)
+                            .model;
+  EXPECT_EQ(t.compressions, (std::vector<int64_t>{0, 128, 4}));
+  EXPECT_EQ(t.hashed_layers, 1);
+  EXPECT_EQ(problem(model + "[full_attention, sliding_attention, sliding_attention]" + rest),
+            "E130: layers of type 'full_attention' are not supported yet");
+  EXPECT_EQ(problem(model + "[sliding_attention]" + rest),
+            "E127: layer_types names 1 of the 3 layers");
+  EXPECT_THAT(problem(model +
+                      "[sliding_attention, sliding_attention, sliding_attention], "
+                      "mlp_layer_types: [moe, hash_moe, moe]" +
+                      rest),
+              HasSubstr("E125: 'mlp_layer_types' cannot have 'hash_moe'"));
+}
+
+TEST(CompressedKeys, ThatCannotBeAreRefused) {
+  const auto ratios = [](const std::string& list) {
+    return problem("model: {model_type: deepseek_v4, num_hidden_layers: 3, compress_ratios: " +
+                   list + "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n");
+  };
+  EXPECT_EQ(ratios("3"), "E107: 'compress_ratios' must be a list, of one for each layer");
+  EXPECT_EQ(ratios("[0, 16, 0]"), "E130: not supported yet: compressed keys of 16 tokens");
+  EXPECT_EQ(problem(deepseek4(", compress_rates: {compressed_sparse_attention: 8}")),
+            "E130: not supported yet: compressed keys of 8 tokens");
+  EXPECT_EQ(ratios("[0, 4]"), "E127: compress_ratios names 2 of the 3 layers");
+  EXPECT_THAT(ratios("[0, x, 4]"), HasSubstr("compress_ratios"));
+  EXPECT_EQ(problem(deepseek4(", num_key_value_heads: 8")),
+            "E127: num_key_value_heads = 8: all heads share compressed keys");
+  EXPECT_EQ(problem(deepseek4(", o_groups: 7")),
+            "E127: o_groups = 7 does not divide num_attention_heads = 64");
+  EXPECT_EQ(problem(deepseek4(", kv_lora_rank: 512")),
+            "E127: compressed keys are not of latent attention: kv_lora_rank goes without");
+  EXPECT_THAT(problem(deepseek4(", use_qk_norm: true")), HasSubstr("E130"));
+  EXPECT_THAT(problem(deepseek4(", hc_mult: 0")), HasSubstr("hc_mult"));
+  for (const char* key : {"o_lora_rank: 64", "hc_mult: 4", "compress_ratios: [4]"})
+    EXPECT_THAT(problem("model: {preset: llama3-8b, " + std::string(key) +
+                        "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n"),
+                HasSubstr("E130: not supported yet"));
+}
+
+TEST(CompressedKeys, AreWholeOnEveryRank) {
+  EXPECT_THAT(problem(deepseek4("", "parallel: {tp: 2}\n")),
+              HasSubstr("tp = 2 does not divide the one vector a token"));
+  for (const char* rest :
+       {"parallel: {cp: 2}\n", "mode: prefill\n", "mode: decode\n", "recompute: per-op\n",
+        "kernels: {attention: unfused}\n", "kernels: {dropout: {hidden: 0.1}}\n",
+        "parallel: {pp: 2, split: products}\nschedule: {kind: seq1f1b}\n"})
+    EXPECT_THAT(failure(deepseek4("", rest)).codes, HasSubstr("E130")) << rest;
+}
+
 TEST(Experts, OfGemma4StandBesideTheMlp) {
   const std::string sizes =
       ", num_experts: 16, top_k_experts: 2, moe_intermediate_size: 512, intermediate_size: 1024";

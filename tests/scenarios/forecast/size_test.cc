@@ -95,6 +95,17 @@ TEST(Size, KnowsWhatATokenLeavesInTheCache) {
   EXPECT_EQ(figures("llama3-8b", {}).cache_bytes_per_token, 131'072);
 }
 
+// Of DeepSeek-V4-Flash 21 layers have a vector of 512 numbers and one of 128 for their indexer for
+// every 4 tokens, 20 one of 512 for every 128; windows stay as large as they are.
+TEST(Size, KnowsWhatATokenLeavesInACacheOfCompressedKeys) {
+  SizeOptions options;
+  options.search = false;
+  const ModelSize size =
+      size_model(STEPCAST_TEST_DATA "/imports/corpus/deepseek-v4-flash.config.json", {}, options);
+  EXPECT_EQ(size.parameters, 284'332'240'471);
+  EXPECT_EQ(size.cache_bytes_per_token, 2 * (21 * (512 + 128) / 4 + 20 * 512 / 128));
+}
+
 TEST(Size, AssumesSequencesThatTheModelHasPositionsFor) {
   EXPECT_EQ(figures("llama3-8b", {}).seq, 4096);
   EXPECT_EQ(figures("gpt2", {}).seq, 1024);
