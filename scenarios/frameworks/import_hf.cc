@@ -154,7 +154,8 @@ void check_config_model(const ImportSources& in, const ConfigModel& of) {
   std::erase_if(model.members,
                 [&](const Member& m) { return stated != nullptr && m.key == "model_type"; });
   std::erase_if(model.members, [&](const Member& m) {
-    return m.key != "model_type" && find_config_key(*family, m.key).use == KeyUse::unknown;
+    const KeyUse use = find_config_key(*family, m.key).use;
+    return m.key != "model_type" && (use == KeyUse::unknown || use == KeyUse::left_out);
   });
   if (stated != nullptr)
     model.members.push_back(

@@ -643,6 +643,10 @@ void check_mixers(const PlanInputs& in, const Plan& plan) {
   if (!plan.trains()) refuse("mode", "a forward alone", "mode: train");
   if (plan.recompute == Recompute::per_op)
     refuse("recompute.granularity", "recomputation per operator", "selective or full");
+  const auto longest = std::ranges::max_element(in.model->compressions);
+  if (compressed && v.has("batch.seq") && plan.seq < *longest)
+    refuse("batch.seq", fmt::format("sequences of less than {} tokens", *longest),
+           "a sequence has a compressed key at least");
   double dropout = 0;
   v.read("kernels.dropout.hidden", dropout);
   if (in.model->streams > 1 && dropout > 0)

@@ -218,6 +218,7 @@ class Overlay {
       if (is_selector(level.origin, m.key)) continue;
       const ConfigKey key = find_config_key(*levels_.family, m.key);
       if (key.use == KeyUse::unknown) refuse_unknown(level.origin, m);
+      if (key.use == KeyUse::left_out) refuse_prediction(level.origin, m);
       if (key.use != KeyUse::read) continue;
       for (const auto& [name, first] : given)
         if (name == key.name && !says_the_same(level.origin, m, *first))
@@ -276,6 +277,16 @@ class Overlay {
                       ? "remove it if it has no effect on the cost of a training step"
                       : "keys are those of a Hugging Face config.json",
                   std::move(note));
+  }
+
+  // What an import leaves out aloud, nobody would hear of in a scenario.
+  void refuse_prediction(WrittenIn origin, const Member& m) {
+    if (origin != WrittenIn::scenario || m.key != "num_nextn_predict_layers" || m.value.text == "0")
+      return;
+    ok_ = false;
+    problems_.add("E130",
+                  "not supported yet: multi-token prediction beside several residual streams",
+                  m.value.mark, length_of(m.value.text), {}, "num_nextn_predict_layers: 0");
   }
 
   void refuse_second_name(const Member& m, const Member& first) {

@@ -212,6 +212,13 @@ TEST(CompressedKeys, ThatCannotBeAreRefused) {
             "E127: compressed keys are not of latent attention: kv_lora_rank goes without");
   EXPECT_THAT(problem(deepseek4(", use_qk_norm: true")), HasSubstr("E130"));
   EXPECT_THAT(problem(deepseek4(", hc_mult: 0")), HasSubstr("hc_mult"));
+  EXPECT_EQ(problem(deepseek4(", num_nextn_predict_layers: 1")),
+            "E130: not supported yet: multi-token prediction beside several residual streams");
+  EXPECT_EQ(failure("model: {model_type: deepseek_v4}\ncluster: dgx-h100 x 1\n"
+                    "batch: {global: 8, seq: 64}\n")
+                .all.front()
+                .message,
+            "not supported yet: sequences of less than 128 tokens of attention to compressed keys");
   for (const char* key : {"o_lora_rank: 64", "hc_mult: 4", "compress_ratios: [4]"})
     EXPECT_THAT(problem("model: {preset: llama3-8b, " + std::string(key) +
                         "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n"),
