@@ -358,6 +358,33 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
   if (has_replicas) result.replicas = run_replicas(priced, interference, options.progress);
 }
 
+// The same, without interference where it is left open and would take long.
+void run_ranks_if_quick(const PricedStep& step, const std::optional<Interference>& interference,
+                        const Schedule& schedule, const ForecastOptions& options,
+                        const Program& program, const Account& levelled, Result& result) {
+  const Scenario& scenario = *step.scenario;
+  const bool is_open = interference && is_perturbed(scenario) &&
+                       scenario.interference == Scenario::Interference::automatic &&
+                       scenario.links != Scenario::Links::automatic;
+  if (is_open) {
+    Result slowed = result;
+    try {
+      run_every_rank(step, interference, schedule, options, program, levelled, slowed);
+      result = std::move(slowed);
+      return;
+    } catch (const TooManyTurns&) {
+      result.scenario.warnings.push_back(interference_left_out(
+          "where ranks differ or share links and that takes more than some ten seconds; on "
+          "simulates it all the same"));
+    } catch (const TooLongForLanes&) {
+      result.scenario.warnings.push_back(
+          interference_left_out("where ranks differ and take more than 19 minutes with it"));
+    }
+  }
+  run_every_rank(step, is_open ? std::nullopt : interference, schedule, options, program, levelled,
+                 result);
+}
+
 // The run of equal ranks, then of those that differ.
 void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOptions& options,
               Result& result) {
@@ -379,7 +406,7 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
   if (is_perturbed(scenario) || interference.factors || options.all_ranks ||
       !options.trace_ranks.empty()) {
     result.span = result.timeline.span;
-    run_every_rank(step, interference.factors, schedule, options, program, levelled, result);
+    run_ranks_if_quick(step, interference.factors, schedule, options, program, levelled, result);
     result.critical_path = critical_path(program, result.timeline);
     return;
   }
@@ -411,17 +438,17 @@ bool may_share_links(const Scenario& scenario, const ForecastOptions& options) {
 }
 
 // Why links are not shared, what it would take, and what the step takes if every transfer is spread
-// over all equal routes, which makes ranks alike.
+// over all equal routes, which makes ranks alike.  `reached`: of the step, in about a second;
+// nothing: it was not tried.
 std::string remark_on_links(const PricedStep& step, const std::optional<Interference>& interference,
-                            int64_t rank_ops) {
+                            std::optional<Time> reached, Time makespan) {
   const Scenario& scenario = *step.scenario;
   std::string remark = "contention.links: auto leaves out that transfers share links: ";
-  if (rank_ops == 0)
+  if (!reached)
     return remark + fmt::format("there are more than {} ranks; on simulates it", kQuickRanks);
-  // In nanoseconds, on one core.
-  const int64_t of_an_op = interference ? 200 : 60;
-  remark += fmt::format("ranks differ by their routes, and on would take about {} s",
-                        std::max<int64_t>(1, rank_ops * of_an_op / 1'000'000'000));
+  const double seconds = to_seconds(makespan) / std::max(1e-12, to_seconds(*reached));
+  remark += fmt::format("ranks differ by their routes, and on would take about {:.0f} s",
+                        std::max(2.0, seconds));
   if (scenario.cluster.fabric.adaptive) return remark;
   try {
     Scenario spread = scenario;
@@ -434,7 +461,7 @@ std::string remark_on_links(const PricedStep& step, const std::optional<Interfer
         cost_of(spread, RankSimulation(alike, interference).run(spread.seed, {}).ranks.lanes);
     remark += fmt::format("; with cluster.fabric.routing: adaptive they cost {:.1f} %",
                           100 * (to_seconds(with) / to_seconds(without) - 1));
-  } catch (const TooManyRankOps&) {   // not even then
+  } catch (const TooManyTurns&) {     // not even then
   } catch (const TooLongForLanes&) {  // nor could its time be counted
   }
   return remark;
@@ -446,7 +473,7 @@ void run_with_links_if_quick(PricedStep& step, const Schedule& schedule,
   const Scenario& scenario = *step.scenario;
   Scenario sharing = scenario;
   sharing.share_links = true;
-  int64_t rank_ops = 0;
+  std::optional<Time> reached;
   if (scenario.plan.grid.world() <= kQuickRanks) {
     Result shared = result;
     step.scenario = &sharing;
@@ -455,8 +482,8 @@ void run_with_links_if_quick(PricedStep& step, const Schedule& schedule,
       step.scenario = &scenario;
       result = std::move(shared);
       return;
-    } catch (const TooManyRankOps& e) {
-      rank_ops = e.rank_ops;
+    } catch (const TooManyTurns& e) {
+      reached = e.reached;
       step.scenario = &scenario;
     } catch (const TooLongForLanes&) {
       step.scenario = &scenario;
@@ -470,7 +497,8 @@ void run_with_links_if_quick(PricedStep& step, const Schedule& schedule,
   run_step(step, schedule, options, result);
   const InterferenceChoice interference =
       choose_interference(scenario, step.table, result.timeline.makespan);
-  result.scenario.warnings.push_back(remark_on_links(step, interference.factors, rank_ops));
+  result.scenario.warnings.push_back(
+      remark_on_links(step, interference.factors, reached, result.makespan));
 }
 
 Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions& options) {

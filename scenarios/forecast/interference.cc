@@ -21,13 +21,13 @@ bool can_be_counted(const Interference& factors, Time undisturbed) {
          kLongestPs;
 }
 
-std::string left_out_of(const char* which) {
+}  // namespace
+
+std::string interference_left_out(std::string_view why) {
   return "contention.interference: auto leaves out that compute and communication slow each other "
          "down " +
-         std::string(which);
+         std::string(why);
 }
-
-}  // namespace
 
 bool is_perturbed(const Scenario& scenario) {
   return !scenario.perturb.empty() || scenario.share_links;
@@ -48,12 +48,8 @@ InterferenceChoice choose_interference(const Scenario& scenario, const CostTable
   }
   // Nothing runs beside anything else.
   if (!measured || scenario.plan.kernels.host_waits == HostWaits::launches) return {};
-  if (!scenario.perturb.empty())
-    return {{}, left_out_of("beside perturbations; on simulates both, which takes longer")};
-  if (scenario.share_links && scenario.links == Scenario::Links::on)
-    return {{}, left_out_of("beside shared links; on simulates both, which takes longer")};
   if (!can_be_counted(*measured, undisturbed))
-    return {{}, left_out_of("in a step of more than 2^50 ps (19 minutes)")};
+    return {{}, interference_left_out("in a step of more than 2^50 ps (19 minutes)")};
   return {measured, {}};
 }
 

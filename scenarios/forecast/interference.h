@@ -2,13 +2,14 @@
 // Whether compute and communication of a step slow each other down (`contention.interference`).
 //
 // They do where the cost table of the GPU has measured factors.  `auto`, the default, leaves it out
-// where that would not be the folded run of equal ranks, which costs about as much as the run
-// without: beside perturbations and shared links every rank is simulated, and every op an event.
-// It also leaves out steps that are too long to be counted in fractions of picoseconds.
+// of steps that are too long to be counted in fractions of picoseconds, and where ranks differ or
+// share links and every op of all of them would be an event: where that takes more than some ten
+// seconds (forecast.cc).
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
@@ -24,6 +25,9 @@ struct InterferenceChoice {
   std::optional<Interference> factors;  // of the run; nothing: none
   std::string left_out;  // a remark on why `auto` leaves out what was measured; empty: it does not
 };
+
+// The remark that `auto` leaves it out, `why`.
+std::string interference_left_out(std::string_view why);
 
 // `undisturbed`: what equal ranks take without.  Throws InputError E127 if interference is on and
 // was not measured.

@@ -40,10 +40,18 @@ Traffic RankSimulation::traffic(const LaneSet& lanes, uint64_t seed) const {
                     route_options(s.cluster.fabric, seed), lanes);
 }
 
+int64_t RankSimulation::most_turns() const {
+  const Scenario& s = scenario();
+  if (shared_links_ && s.links == Scenario::Links::automatic) return kQuickTurns;
+  if (interference_ && s.interference == Scenario::Interference::automatic)
+    return kSlowingTurns / s.replicas;
+  return INT64_MAX;
+}
+
 RankRun RankSimulation::run(uint64_t seed, const LaneOptions& given) const {
   RankRun run;
   LaneOptions options = given;
-  if (scenario().links == Scenario::Links::automatic) options.most_rank_ops = kQuickRankOps;
+  options.most_turns = most_turns();
   run.lanes = lanes_ ? *lanes_ : lane_set(scenario(), step_.graph, step_.prices, seed);
   if (run.lanes.jitter) run.lanes.jitter->seed = seed;
   run.interference = interference_.has_value();

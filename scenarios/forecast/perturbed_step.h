@@ -34,10 +34,12 @@ struct RankRun {
 
 // Runs a step with all ranks, under one seed or several.  What does not depend on the seed is
 // computed once.
-// contention.links: auto.  So many ops of lanes with shared links take about a second, and so many
+// contention.links: auto.  So many turns of the contention engine take about a second, and so many
 // ranks have their links found in a tenth of one.
-constexpr int64_t kQuickRankOps = 5'000'000;
+constexpr int64_t kQuickTurns = 20'000'000;
 constexpr int64_t kQuickRanks = 4096;
+// contention.interference: auto, of all replicas together.
+constexpr int64_t kSlowingTurns = 10 * kQuickTurns;
 
 class RankSimulation {
  public:
@@ -49,12 +51,13 @@ class RankSimulation {
                  Links links = Links::as_scenario);
 
   // All random numbers come from `seed`, the routes through the fabric among them.  Throws
-  // Deadlock, TooLongForLanes (E123) for a step of more than 19 minutes, and TooManyRankOps where
-  // links are shared automatically and that would take more than kQuickRankOps.
+  // Deadlock, TooLongForLanes (E123) for a step of more than 19 minutes, and TooManyTurns where
+  // what would take more than kQuickTurns or kSlowingTurns is simulated automatically.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:
   Traffic traffic(const LaneSet& lanes, uint64_t seed) const;
+  int64_t most_turns() const;
 
   const Scenario& scenario() const { return *step_.scenario; }
 

@@ -1442,8 +1442,7 @@ inline constexpr Field kFields[] = {
      .summary = "what changes while the step runs because ranks get in each other's way"},
     {.path = "contention.links",
      .type = FieldType::choice,
-     .summary = "transfers on one link share it; auto: where equal ranks are simulated in about a "
-                "second",
+     .summary = "transfers on one link share it; auto: where that is simulated in about a second",
      .fallback = "off",
      .reason = "prices contain the usual sharing",
      .choices = kLinkSharings,
@@ -1451,7 +1450,7 @@ inline constexpr Field kFields[] = {
     {.path = "contention.interference",
      .type = FieldType::choice,
      .summary = "compute and communication beside each other slow each other down, as measured; "
-                "auto: where that was measured, links are not shared and nothing is perturbed",
+                "auto: where that was measured and takes no more than some ten seconds",
      .fallback = "auto",
      .reason = "they use the same multiprocessors and the same memory",
      .choices = kInterferences,

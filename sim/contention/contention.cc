@@ -74,7 +74,8 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       folded_(folded),
       groups_(std::move(groups)),
       network_(traffic.capacity),
-      ops_(options.record && options.ops) {
+      ops_(options.record && options.ops),
+      most_turns_(options.most_turns) {
   stands_for_.assign(width_, folded == nullptr ? 1 : 0);
   for (size_t lane = 0; folded != nullptr && lane < folded->of.size(); ++lane) {
     ++stands_for_[static_cast<size_t>(folded->of[lane])];
@@ -249,6 +250,7 @@ void Engine::process(int64_t time) {
   if (network_.next_end() == time) {
     ended_.clear();
     network_.end_due(time, ended_);
+    turns_ += kTurnsOfAFlow * std::ssize(ended_);
     for (const FlowNetwork::Ended& e : ended_) {
       flow_events_ += flows_of(static_cast<uint32_t>(e.tag));
       end_transfer(static_cast<uint32_t>(e.tag));
@@ -263,6 +265,7 @@ void Engine::process(int64_t time) {
 }
 
 void Engine::handle(const Event& event) {
+  ++turns_;
   switch (event.kind) {
     case EventKind::begin: return begin_transfer(event.id);
     case EventKind::move: return start_moving(event.id);
@@ -302,6 +305,7 @@ void Engine::keep_times(MeetingTimes& times) {
 void Engine::run_again(int64_t record, const MeetingTimes& times, LaneResult& result) {
   recorded_ = record;
   known_ = &times;
+  most_turns_ = INT64_MAX;  // few beside those of the run before
   prepare_record();
   if (undisturbed_) find_equal_ranks();
   const auto lane = static_cast<uint32_t>(record);
@@ -342,6 +346,7 @@ void Engine::run_events() {
     const int64_t next = next_moment();
     if (next == INT64_MAX) break;
     process(next);
+    if (turns_ > most_turns_) throw TooManyTurns(to_time(now_));
   }
 }
 
@@ -404,6 +409,7 @@ ContentionResult Engine::result() const {
   }
   out.shared_ops = shared_ops_;
   out.flow_events = flow_events_;
+  out.turns = turns_;
   out.passes_at_once = passes_at_once_;
   return out;
 }
@@ -425,6 +431,7 @@ void Engine::run_thread(uint32_t id) {
 }
 
 bool Engine::execute(Block& block, Thread& th, uint32_t item) {
+  ++turns_;
   switch (graph_.roles[block.role].items[item].kind) {
     case ItemKind::pass:
       return th.code == kPasses ? meet_at_pass(block, th, item) : run_pass(block, th, item);
@@ -753,18 +760,6 @@ bool is_private(const Traffic& traffic) {
   });
 }
 
-// Of all roles together.
-int64_t ops_of_a_lane(const OpGraph& graph) {
-  int64_t ops = 0;
-  for (const RoleOps& role : graph.roles) {
-    for (const Item& item : role.items) {
-      if (item.kind == ItemKind::pass)
-        ops += std::ssize(graph.passes[static_cast<size_t>(item.pass)].ops);
-    }
-  }
-  return ops;
-}
-
 // The step on shared links, of one lane of each kind.  Links are counted as far as they can be full
 // (folded_traffic.cc).
 ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
@@ -774,10 +769,12 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
   contention::TrafficFolder folder(graph, lanes, traffic);
   std::optional<contention::FoldedTraffic> folded;
   contention::MeetingTimes times;  // of the last run, where the lane to record is not known
-  int64_t rank_ops = 0;            // run so far
+  int64_t turns = 0;               // of the runs so far
   const auto make_engine = [&] {
+    LaneOptions left = options;
+    left.most_turns = options.most_turns - turns;
     return contention::Engine(graph, prices, folded ? folded->lanes.lanes : lanes,
-                              folded ? folded->traffic : traffic, interference, options,
+                              folded ? folded->traffic : traffic, interference, left,
                               folded ? &folded->lanes : nullptr,
                               folded ? folded->groups : contention::groups_of_axes(lanes));
   };
@@ -785,14 +782,12 @@ ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
     return folded && lane >= 0 ? folded->lanes.of[static_cast<size_t>(lane)] : lane;
   };
   const auto run = [&](int64_t lane, std::vector<contention::FlowSpan>* flows) {
-    const int64_t of_run =
-        ops_of_a_lane(graph) * (folded ? folded->lanes.lanes.lanes() : lanes.lanes());
-    rank_ops += of_run;
-    if (rank_ops > options.most_rank_ops) throw TooManyRankOps(of_run);
     contention::Engine engine = make_engine();
     if (flows != nullptr) engine.note_flows(*flows);
     if (options.record && lane < 0) engine.keep_times(times);
-    return engine.run(as_run(lane));
+    ContentionResult result = engine.run(as_run(lane));
+    result.turns = turns += result.turns;
+    return result;
   };
   // The lane to record, as far as it is known before the end.
   const auto known_lane = [&]() -> int64_t {

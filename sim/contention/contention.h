@@ -55,6 +55,7 @@ struct ContentionResult {
   LaneResult lanes;
   int64_t shared_ops = 0;        // rank-ops whose rate could change
   int64_t flow_events = 0;       // starts and ends of flows
+  int64_t turns = 0;             // of the contention engine: items, instructions, events, flows
   int64_t periods_left_out = 0;  // of a steady state: the same as the one before
   int64_t passes_at_once = 0;    // of tp groups, from where their ranks met (undisturbed_passes.h)
 };
@@ -65,7 +66,8 @@ class LonePassCache;  // lone_passes.h
 // run_lanes.  Throws Deadlock; InputError if the step is longer than 2^50 ps or a factor is not in
 // 1..1024.  LaneOptions::record runs the tp group of the lane that ends last once more, unless the
 // lane is given or all are merged to one.  LaneOptions::fold merges equal lanes, on shared links
-// those whose transfers load alike links that are loaded alike. `passes` may be null: where it is
+// those whose transfers load alike links that are loaded alike.  Throws TooManyTurns where
+// LaneOptions::most_turns are not enough. `passes` may be null: where it is
 // kept what passes take, from one step to the next.
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,

@@ -119,6 +119,7 @@ bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
 
 bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
+  turns_ += 1 + th.lanes / kLanesOfATurn;
   make_slots(at.live, in);
   const size_t stream = in.stream;
   switch (in.code) {

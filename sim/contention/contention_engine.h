@@ -445,6 +445,10 @@ class Engine {
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0, passes_at_once_ = 0;
+  // What was done so far, weighed so that a turn of any kind takes about as long.
+  static constexpr int64_t kTurnsOfAFlow = 8;
+  static constexpr uint32_t kLanesOfATurn = 16;
+  int64_t turns_ = 0, most_turns_ = INT64_MAX;
   std::vector<FlowSpan>* noted_ = nullptr;
   MeetingTimes* kept_ = nullptr;         // to be written
   const MeetingTimes* known_ = nullptr;  // from a run before

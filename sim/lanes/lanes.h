@@ -100,9 +100,8 @@ struct LaneOptions {
   bool record = false;  // account and critical path of one lane ...
   int64_t lane = -1;    // ... this one; -1: the one that ends last
   bool ops = false;     // with `record`: also start and end of every op of it
-  // run_contended() on shared links throws TooManyRankOps rather than run more than so many ops of
-  // lanes that are left after merging.
-  int64_t most_rank_ops = INT64_MAX;
+  // The contention engine throws TooManyTurns rather than take more: about 20 million a second.
+  int64_t most_turns = INT64_MAX;
 };
 
 // The step is longer than lanes can count: 2^50 ps, 19 minutes.
@@ -110,10 +109,10 @@ struct TooLongForLanes : InputError {
   using InputError::InputError;
 };
 
-struct TooManyRankOps : std::exception {
-  int64_t rank_ops = 0;  // of one run
-  explicit TooManyRankOps(int64_t ops) : rank_ops(ops) {}
-  const char* what() const noexcept override { return "more ops than were allowed"; }
+struct TooManyTurns : std::exception {
+  Time reached;  // of the step, with those that were allowed
+  explicit TooManyTurns(Time until) : reached(until) {}
+  const char* what() const noexcept override { return "more turns than were allowed"; }
 };
 
 // Times are rounded half up to picoseconds.

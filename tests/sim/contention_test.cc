@@ -61,6 +61,20 @@ TEST(Contention, AloneATransferTakesItsPrice) {
   EXPECT_EQ(r.shared_ops, 2);
 }
 
+TEST(Contention, StopsAtTheTurnsThatItIsGiven) {
+  const TwoSenders two(1000);
+  const ContentionResult r = two.run();
+  ASSERT_GT(r.turns, 10);
+  EXPECT_EQ(two.run({}, {.most_turns = r.turns}).lanes.makespan, r.lanes.makespan);
+  try {
+    two.run({}, {.most_turns = r.turns / 2});
+    FAIL() << "it took more turns than it was given";
+  } catch (const TooManyTurns& e) {
+    EXPECT_GE(e.reached, at(0));
+    EXPECT_LT(e.reached, r.lanes.makespan);
+  }
+}
+
 TEST(Contention, TwoAtOnceShareTheLink) {
   const ContentionResult r = TwoSenders().run();
   EXPECT_EQ(r.lanes.end[0][0], at(210));

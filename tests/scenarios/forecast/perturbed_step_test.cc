@@ -478,16 +478,35 @@ TEST(PerturbedStep, InterferenceIsOnUnlessItIsSaid) {
   EXPECT_FALSE(speaks_of_interference(by_default));
 }
 
-TEST(PerturbedStep, AutoLeavesInterferenceOutWhereItIsNotCombined) {
+TEST(PerturbedStep, InterferenceCountsWhereRanksDifferAndWhereTheyShareLinks) {
   for (const std::string& more :
        {item("where: rank 5, compute: 0.8"), std::string("contention: {links: on}\n")}) {
     const Result r = forecast(load_scenario_text(kBase + kOverlap + more, "run.yaml"), {});
-    EXPECT_EQ(r.step_time, forecast_with(kOverlap + more).step_time) << more;
-    EXPECT_FALSE(r.disturbance->interference) << more;
-    ASSERT_EQ(r.scenario.warnings.size(), 1u) << more;
-    EXPECT_NE(r.scenario.warnings[0].find("contention.interference: auto leaves out"),
-              std::string::npos);
+    LoadOptions set;
+    set.set = {{"contention.interference", "on"}};
+    const Result on = forecast(load_scenario_text(kBase + kOverlap + more, "run.yaml", set), {});
+    EXPECT_EQ(r.step_time, on.step_time) << more;
+    EXPECT_EQ(r.account.by_role, on.account.by_role) << more;
+    EXPECT_GT(r.step_time, forecast_with(kOverlap + more).step_time) << more;
+    EXPECT_TRUE(r.disturbance->interference) << more;
+    EXPECT_FALSE(speaks_of_interference(r)) << more;
   }
+}
+
+TEST(PerturbedStep, AutoLeavesInterferenceOutWhereThatTakesLong) {
+  const std::string jitter =
+      kOverlap + item("where: all, compute: {lognormal: {sigma: 0.02}}") + "replicas: 1000\n";
+  const Result r = forecast(load_scenario_text(kBase + jitter, "run.yaml"), {.what_if = false});
+  const Result off = forecast_with(jitter);
+  EXPECT_EQ(r.step_time, off.step_time);
+  EXPECT_EQ(r.replicas->p95, off.replicas->p95);
+  EXPECT_FALSE(r.disturbance->interference);
+  ASSERT_EQ(r.scenario.warnings.size(), off.scenario.warnings.size() + 1);
+  EXPECT_THAT(r.scenario.warnings,
+              Contains(HasSubstr("contention.interference: auto leaves out that compute")));
+}
+
+TEST(PerturbedStep, AutoLeavesInterferenceOutOfStepsThatCannotBeCounted) {
   // 2^50 ps are 19 minutes.
   LoadOptions slow;
   slow.set = {{"cluster.node.nics.bw", "0.3MB/s"}};
