@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contention engine against the naive one, to the picosecond: random graphs on random lanes
-// (their speeds, links, windows and jitter), shared links and slow-downs: two thousand by default
+// (their speeds, links, windows and jitter), shared links and slow-downs: a thousand by default
 // (random_cases.h).
 #include <gtest/gtest.h>
 
@@ -336,7 +336,7 @@ std::string compare_known_lane(const ContendedCase& c, bool fold) {
 }
 
 uint64_t cases() {
-  return testing::random_cases(2000);
+  return testing::random_cases(1000);
 }
 
 // What is told of the step where one lane is recorded, of which every op is run, and where none is.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine against the naive one, to the picosecond: 100,000 random graphs in shards that ctest
-// runs side by side, and hand-made cases for what a random graph never does (deadlock).
+// The engine against the naive one, to the picosecond: 100,000 random graphs with `tools/test -C
+// full`, by default a quarter of them (random_cases.h), and hand-made cases for what a random graph
+// never does (deadlock).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,12 +14,12 @@
 #include "tests/hand_graph.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::engine_equals_oracle_test {
 namespace {
 
 constexpr uint64_t kShards = 25;
-constexpr uint64_t kSeedsPerShard = 4000;
 
 // Each returns the first difference in words, or nothing.
 std::string difference(const char* what, size_t at, Time engine, Time oracle) {
@@ -112,8 +113,8 @@ std::string compare_case(const oracle::RandomCase& c) {
 class RandomGraphs : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomGraphs, TakeTheSameTimeInTheEngineAndInTheOracle) {
-  const uint64_t first = GetParam() * kSeedsPerShard;
-  for (uint64_t seed = first; seed < first + kSeedsPerShard; ++seed) {
+  const uint64_t count = testing::random_cases(1000), first = GetParam() * count;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
     const oracle::RandomCase c = oracle::random_case(seed);
     ASSERT_NO_THROW(check_graph(c.graph)) << "seed " << seed;
     ASSERT_EQ(compare_case(c), "") << "seed " << seed;

@@ -11,6 +11,7 @@
 #include "tests/oracle/flows.h"
 #include "tests/oracle/network_ends.h"
 #include "tests/oracle/random_graph.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::flow_properties_test {
 namespace {
@@ -86,7 +87,7 @@ TEST(Anomaly, IsRareAndBoundedOnSmallGraphs) {
 }
 
 TEST(FlowTimes, AreNotChangedByLinksThatNobodyUses) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < stepcast::testing::random_cases(200); ++seed) {
     FlowCase c = oracle::random_flows(seed);
     const std::vector<int64_t> want = network_ends(c.capacity, c.flows);
     c.capacity.insert(c.capacity.begin(), 17);
@@ -98,7 +99,7 @@ TEST(FlowTimes, AreNotChangedByLinksThatNobodyUses) {
 }
 
 TEST(FlowTimes, DoNotDependOnTheOrderOfFlowsOrLinks) {
-  for (uint64_t seed = 0; seed < 500; ++seed) {
+  for (uint64_t seed = 0; seed < stepcast::testing::random_cases(500); ++seed) {
     FlowCase c = oracle::random_flows(seed);
     for (TimedFlow& f : c.flows) f.after.clear();  // they refer to earlier flows
     const std::vector<int64_t> want = network_ends(c.capacity, c.flows);
@@ -127,7 +128,7 @@ FlowCase divisible(Draws& draws) {
 
 TEST(FlowTimes, AreTheSameWithKTimesTheBytesOnKTimesTheCapacity) {
   Draws draws(5);
-  for (int i = 0; i < 2000; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(2000); ++i) {
     FlowCase c = divisible(draws);
     const std::vector<int64_t> want = network_ends(c.capacity, c.flows);
     for (int64_t& x : c.capacity) x *= 3;
@@ -139,7 +140,7 @@ TEST(FlowTimes, AreTheSameWithKTimesTheBytesOnKTimesTheCapacity) {
 // Up to the picosecond by which each end before it is rounded up.
 TEST(FlowTimes, GrowAsTheBytesDo) {
   Draws draws(6);
-  for (int i = 0; i < 2000; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(2000); ++i) {
     FlowCase c = random_dag(draws);
     const std::vector<int64_t> want = network_ends(c.capacity, c.flows);
     for (TimedFlow& f : c.flows) f.bytes *= 10;
@@ -155,7 +156,7 @@ TEST(FlowTimes, GrowAsTheBytesDo) {
 // than all flows one after the other, no shorter than the fullest link.
 TEST(FlowTimes, LieBetweenTheFullestLinkAndOneAfterTheOther) {
   Draws draws(8);
-  for (int i = 0; i < 2000; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(2000); ++i) {
     const FlowCase c = random_dag(draws);
     const int64_t end = makespan(c.capacity, c.flows);
     std::vector<double> over(c.capacity.size());

@@ -9,11 +9,14 @@
 #include "sim/graph/program.h"
 #include "sim/lanes/lanes.h"
 #include "tests/oracle/random_graph.h"
+#include "tests/random_cases.h"
 
 namespace stepcast::recorded_ops_test {
 namespace {
 
-constexpr uint64_t kSeeds = 500;
+uint64_t seeds() {
+  return testing::random_cases(500);
+}
 constexpr LaneOptions kRecordOps{.record = true, .ops = true};
 
 // Start plus price.
@@ -29,7 +32,7 @@ std::vector<Time> ends_of(const oracle::RandomCase& c, const RoleOps& role,
 }
 
 TEST(RecordedOps, OfOneLaneAreThoseOfTheEngineOfEqualRanks) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
     const oracle::RandomCase c = oracle::random_case(seed);
     const Timeline expected = run(compile(c.graph, c.prices, {}, false), Record::all);
     const Timeline lanes = run_lanes(c.graph, c.prices, {}, kRecordOps).timeline;
@@ -47,7 +50,7 @@ TEST(RecordedOps, OfOneLaneAreThoseOfTheEngineOfEqualRanks) {
 }
 
 TEST(RecordedOps, OfASlowLaneTakeAsMuchLonger) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
     const oracle::RandomCase c = oracle::random_case(seed);
     LaneSet lanes;
     lanes.slowness.assign(c.graph.roles.size(), {3 * kNominal});
@@ -73,7 +76,7 @@ Variation random_variation(oracle::Draws& draws, const OpGraph& graph) {
 }
 
 TEST(Varied, TimesAreThoseOfTheVariedProgram) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
     const oracle::RandomCase c = oracle::random_case(seed);
     oracle::Draws draws(seed);
     const Variation variation = random_variation(draws, c.graph);

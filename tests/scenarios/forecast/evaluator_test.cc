@@ -98,7 +98,7 @@ TEST(Evaluator, HasTheStepOfTheWholeForecastOfAModelWithExperts) {
 TEST(Evaluator, TellsModelsAndClustersApart) {
   RandomLayouts random(7);
   Evaluator evaluator;
-  for (int i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(100); ++i) {
     const Scenario s = random.next();
     const std::optional<StepOutcome> want = fresh(s), got = evaluator.step(s);
     ASSERT_EQ(got.has_value(), want.has_value());
@@ -167,7 +167,7 @@ std::string text_of(const OpGraph& g) {
 TEST(Evaluator, KeptPassesMakeTheSameGraph) {
   RandomLayouts random(11);
   StagePassCache cache;
-  for (int i = 0; i < 300; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(100); ++i) {
     const Scenario s = random.next();
     ASSERT_EQ(text_of(lower_step(s, s.schedule, &cache).graph),
               text_of(lower_step(s, s.schedule).graph))
@@ -180,7 +180,7 @@ TEST(Evaluator, GraphsInTheMemoryOfOthersAreTheSame) {
   RandomLayouts random(12);
   StagePassCache cache;
   GraphMemory memory;
-  for (int i = 0; i < 300; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(100); ++i) {
     const Scenario s = random.next();
     OpGraph graph = lower_step(s, s.schedule, &cache, {.memory = &memory}).graph;
     ASSERT_EQ(text_of(graph), text_of(lower_step(s, s.schedule).graph))
@@ -192,7 +192,7 @@ TEST(Evaluator, GraphsInTheMemoryOfOthersAreTheSame) {
 TEST(Evaluator, GraphsWithoutTextsLackNothingElse) {
   RandomLayouts random(13);
   StagePassCache cache;
-  for (int i = 0; i < 100; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(50); ++i) {
     const Scenario s = random.next();
     OpGraph want = lower_step(s, s.schedule).graph;
     want.labels = {""};
@@ -210,7 +210,7 @@ TEST(Evaluator, GraphsWithoutTextsLackNothingElse) {
 
 TEST(Evaluator, PeaksAloneAreThoseOfTheWholeTrace) {
   RandomLayouts random(14);
-  for (int i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < stepcast::testing::random_cases(100); ++i) {
     const Scenario s = random.next();
     const OpGraph graph = lower_step(s, s.schedule).graph;
     std::vector<Bytes> want;

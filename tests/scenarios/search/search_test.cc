@@ -19,6 +19,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/bounds.h"
 #include "scenarios/search/sweep.h"
+#include "tests/random_cases.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast::search_test {
@@ -132,13 +133,10 @@ TEST_P(Spaces, WhatIsLeftOutIsNoBetter) {
   EXPECT_GE(all.result.points, 2000);
 }
 
-// Under sanitizers, which take many times as long, a few.
+// The first of them by default, all with `tools/test -C full`.
 std::vector<Space> spaces_here() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
-  return {spaces().begin(), spaces().begin() + 4};
-#else
-  return spaces();
-#endif
+  const uint64_t count = std::min<uint64_t>(spaces().size(), stepcast::testing::random_cases(7));
+  return {spaces().begin(), spaces().begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
 INSTANTIATE_TEST_SUITE_P(Search, Spaces, ::testing::ValuesIn(spaces_here()),
