@@ -80,6 +80,7 @@ bool is_neox(const Value& v) {
 
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
+  if (has_key(v, {"defaults"}) && has_key(v, {"stages"})) return "nemo";  // its launcher's
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
   if (is_neox(v)) return "gpt-neox";
