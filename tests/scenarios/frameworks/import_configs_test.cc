@@ -387,6 +387,7 @@ TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
   EXPECT_EQ(kind_of_file("run: {name: eval}\nmodel: {model_type: nemo-gpt3, "
                          "tensor_model_parallel_size: 1}\n"),
             "");
+  EXPECT_EQ(kind_of_file("defaults:\n  - common_crawl/filter\nstages: [filter]\n"), "");
 }
 
 TEST(KindOfFile, AScenarioIsNoneWhateverItsCommentsSay) {
