@@ -159,10 +159,16 @@ class PythonReader {
 
   Result number() {
     blanks();
+    const auto is_digit = [&](size_t at) {
+      return at < text_.size() && text_[at] >= '0' && text_[at] <= '9';
+    };
+    if (!is_digit(at_)) return fail();
     int64_t n = 0;
-    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
-    if (error != std::errc() || n < 0 || n > 1'000'000'000) return fail();
-    at_ = static_cast<size_t>(end - text_.data());
+    for (; is_digit(at_); ++at_) {
+      n = n * 10 + (text_[at_] - '0');
+      if (n > 1'000'000'000) return fail();
+      if (at_ + 1 < text_.size() && text_[at_ + 1] == '_' && is_digit(at_ + 2)) ++at_;  // 500_000
+    }
     return {false, {n}};
   }
 

@@ -3,10 +3,12 @@
 // config.json: --model.
 //
 // Names and defaults: src/axolotl/utils/schemas/ of https://github.com/axolotl-ai-cloud/axolotl
+#include <embedded/import_lists.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 #include "sim/text.h"
 
@@ -24,6 +26,8 @@ void axolotl_parts(Importing& i) {
   if (const std::string adapter = i.a.word("adapter"); !adapter.empty())
     refuse("adapter", "adapters of low rank");
   if (!i.a.word("rl").empty()) refuse("rl", "training by preferences or rewards");
+  for (const char* name : {"reward_model", "process_reward_model"})
+    if (i.a.flag(name)) refuse(name, "training by preferences or rewards");
   if (!i.a.words("unfrozen_parameters").empty())
     refuse("unfrozen_parameters", "training of a part of the parameters");
 }
@@ -156,8 +160,10 @@ void axolotl_kernels(Importing& i) {
 }
 
 constexpr CostArgument kAxolotl[] = {
-    {"adapter", "model", As::code(axolotl_parts)},
+    {"adapter", "model"},
     {"rl", "model"},
+    {"reward_model", "model"},
+    {"process_reward_model", "model"},
     {"unfrozen_parameters", "model"},
     {"micro_batch_size", "batch.micro", As::code(axolotl_batch), "batch_size"},
     {"gradient_accumulation_steps", "batch.global"},
@@ -188,6 +194,16 @@ constexpr CostArgument kAxolotl[] = {
     {"activation_offloading", "offload", As::left_out("false")},
 };
 
+// The preset with the sizes of a model of the Hub; empty: there is none.
+std::string preset_of_hub(const std::string& name, Problems& problems) {
+  for (const auto& [path, text] : import_lists()) {
+    if (!path.ends_with("hub_models.yaml")) continue;
+    const Value models = parse_embedded(problems, "presets of models of the Hub", text);
+    if (const Value* preset = models.find(name)) return preset->text;
+  }
+  return {};
+}
+
 }  // namespace
 
 void import_axolotl(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
@@ -206,11 +222,18 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
     std::erase_if(arguments, [](const Argument& a) { return a.name == "fsdp"; });
   const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
   counts.add(reader);
-  const auto positions =
-      draft_model_beside(in, fmt::format("axolotl's file names {}, and", name), draft, counts);
-  if (!positions) return;
   Importing importing{reader, in, cluster, draft};
-  importing.max_positions = *positions;
+  axolotl_parts(importing);
+  if (in.problems.any()) return;
+  const std::string preset = preset_of_hub(name, in.problems);
+  if (!preset.empty() && in.config == nullptr && !in.states_a_model()) {
+    draft.set_text("model.preset", preset, {fmt::format("base_model {}", name), base->mark});
+  } else {
+    const auto positions =
+        draft_model_beside(in, fmt::format("axolotl's file names {}, and", name), draft, counts);
+    if (!positions) return;
+    importing.max_positions = *positions;
+  }
   draft_rows(importing);
 }
 

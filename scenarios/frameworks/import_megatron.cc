@@ -35,7 +35,11 @@ constexpr CostArgument kMegatron[] = {
     {"kv_channels", "model.head_dim"},
     {"group_query_attention", "model.num_key_value_heads"},
     {"num_query_groups", "model.num_key_value_heads"},
+    {"num_key_value_heads", "model.num_key_value_heads"},  // Megatron-DeepSpeed
+    {"attention_head_type", "model.num_key_value_heads"},  // BigCode's
     {"swiglu", "model.gated_mlp", As::input(), "gated_linear_unit"},
+    {"glu_activation", "model.gated_mlp"},  // BigScience's
+    {"RMSNorm", "model.normalization"},     // Megatron-LLaMA's
     {"squared_relu", "model.hidden_act"},
     {"quick_geglu", "model.gated_mlp"},
     {"activation_func", "model.hidden_act"},
@@ -68,7 +72,9 @@ constexpr CostArgument kMegatron[] = {
     {"mtp_num_layers", "model.num_nextn_predict_layers"},
     {"num_experts", "model.num_experts", As::input(), "num_moe_experts"},
     {"moe_layer_freq", "model.mlp_only_layers"},
-    {"moe_router_topk", "model.num_experts_per_tok"},
+    {"moe_router_topk", "model.num_experts_per_tok", As::input(), "topk"},
+    {"expert_interval", "model.mlp_only_layers"},  // Megatron-DeepSpeed
+    {"mlp_type", "model"},
     {"moe_ffn_hidden_size", "model.moe_intermediate_size"},
     {"moe_shared_expert_intermediate_size", "model.shared_expert_intermediate_size"},
     {"moe_shared_expert_gate", "model.shared_expert_gate", As::input(),
@@ -76,9 +82,28 @@ constexpr CostArgument kMegatron[] = {
     {"moe_router_num_groups", "model.n_group"},
     {"moe_router_group_topk", "model.topk_group"},
     {"moe_router_enable_expert_bias", "model.router_bias"},
-    {"is_hybrid_model", "model"},
-    {"hybrid_override_pattern", "model"},
-    {"hybrid_attention_ratio", "model"},
+    {"is_hybrid_model", "model.hybrid_override_pattern"},
+    {"hybrid_layer_pattern", "model.hybrid_override_pattern", As::input(),
+     "hybrid_override_pattern"},
+    {"hybrid_attention_ratio", "model.hybrid_override_pattern"},
+    {"hybrid_mlp_ratio", "model.hybrid_override_pattern"},
+    {"spec", "model.hybrid_override_pattern"},
+    {"mamba_head_dim", "model.mamba_head_dim"},
+    {"mamba_num_heads", "model.mamba_num_heads"},
+    {"mamba_num_groups", "model.n_groups"},
+    {"mamba_state_dim", "model.ssm_state_size"},
+    {"perform_rl_step", "model"},
+    {"export_kd_teacher_load", "model"},
+    {"flextron", "model"},
+    {"num_layers_teacher", "model"},
+    {"kd", "model"},
+    {"freeze_LM", "model"},
+    {"llm_tp", "model"},
+    {"t5_swiglu", "model"},
+    {"use_bnb_optimizer", "optimizer", As::left_out("false")},
+    {"experimental_attention_variant", "model"},
+    {"embed_layernorm", "model", As::left_out("false")},
+    {"language_model_type", "model", As::left_out("none"), "model_provider"},
     {"heterogeneous_layers_config_path", "model"},
     {"heterogeneous_layers_config_encoded_json", "model"},
 
@@ -86,7 +111,7 @@ constexpr CostArgument kMegatron[] = {
     {"moe_token_dispatcher_type", "moe.dispatcher"},
     {"moe_flex_dispatcher_backend", "moe.dispatcher"},
     {"moe_enable_deepep", "moe.dispatcher"},
-    {"moe_expert_capacity_factor", "moe.capacity_factor"},
+    {"moe_expert_capacity_factor", "moe.capacity_factor", As::input(), "moe_train_capacity_factor"},
     {"moe_pad_expert_input_to_capacity", "moe.pad_to_capacity"},
     {"moe_grouped_gemm", "moe.grouped_gemm"},
     {"moe_permute_fusion", "moe.permute_fusion"},
@@ -97,14 +122,16 @@ constexpr CostArgument kMegatron[] = {
     {"moe_router_force_load_balancing", "moe.routing"},
 
     {"moe_deepep_num_sms", "overlap.comm_sms", As::left_out("20"), "moe_hybridep_num_sms"},
-    {"moe_latent_size", "model", As::left_out("0")},
+    {"moe_latent_size", "model.moe_latent_size"},
 
     // Layout.
     // Before there were pipelines (2020) tp was all of model parallelism.
     {"tensor_model_parallel_size", "parallel.tp", As::input(), "model_parallel_size"},
-    {"pipeline_model_parallel_size", "parallel.pp"},
+    {"pipeline_model_parallel_size", "parallel.pp", As::input(), "pipe_parallel_size"},
     {"context_parallel_size", "parallel.cp"},
-    {"expert_model_parallel_size", "parallel.ep"},
+    {"ds_sequence_parallel_size", "parallel.cp"},  // DeepSpeed-Ulysses
+    {"ds_sequence_parallel_fpdt", "parallel.cp", As::left_out("false")},
+    {"expert_model_parallel_size", "parallel.ep", As::input(), "moe_expert_parallel_size"},
     {"expert_tensor_parallel_size", "parallel.etp"},
     {"sequence_parallel", "parallel.sp"},
     {"num_layers_per_virtual_pipeline_stage", "parallel.vpp"},
@@ -131,13 +158,14 @@ constexpr CostArgument kMegatron[] = {
     // Batch.
     {"micro_batch_size", "batch.micro", As::input(), "batch_size"},
     {"global_batch_size", "batch.global"},
+    {"gas", "batch.global"},  // of DeepSpeed's pipeline in 2020
     {"seq_length", "batch.seq", As::input(), "encoder_seq_length|sequence_length"},
     {"decoder_seq_length", "batch.encoder_seq"},
     {"rampup_batch_size", "batch.global"},
     {"step_batch_size_schedule", "batch.global"},
 
     // Sharding and the optimizer.
-    {"use_distributed_optimizer", "parallel.zero"},
+    {"use_distributed_optimizer", "parallel.zero", As::input(), "overlapped_distributed_optimizer"},
     {"num_distributed_optimizer_instances", "parallel.dp_replicate"},
     {"use_megatron_fsdp", "parallel.zero", As::input(), "use_custom_fsdp"},
     {"use_torch_fsdp2", "parallel.zero"},
@@ -147,7 +175,7 @@ constexpr CostArgument kMegatron[] = {
     {"zero_stage", "parallel.zero"},
     {"optimizer", "optimizer.kind"},
     {"clip_grad", "optimizer.clip"},
-    {"optimizer_cpu_offload", "offload.optimizer"},
+    {"optimizer_cpu_offload", "offload.optimizer", As::input(), "cpu_optimizer"},
     {"optimizer_offload_fraction", "offload.optimizer"},
 
     {"suggested_communication_unit_size", "overlap.fsdp_prefetch", As::left_out("0")},
@@ -195,7 +223,8 @@ constexpr CostArgument kMegatron[] = {
     {"recompute_modules", "recompute.modules"},
     {"moe_layer_recompute", "recompute.modules"},
     {"distribute_saved_activations", "recompute.distribute"},
-    {"distribute_checkpointed_activations", "recompute.distribute"},
+    {"distribute_checkpointed_activations", "recompute.distribute", As::input(),
+     "partition_activations"},
     {"cpu_offloading_num_layers", "offload.activation_layers"},
     {"fine_grained_activation_offloading", "offload.activations"},
 
@@ -216,6 +245,10 @@ constexpr CostArgument kMegatron[] = {
     {"exp_avg_sq_dtype", "precision.moments"},
 
     {"fp32_residual_connection", "precision", As::left_out("false")},
+    {"fp32_allreduce", "precision.reduce", As::left_out("false")},
+    {"megatron_fsdp_main_grads_dtype", "precision.grads", As::left_out("fp32|auto")},
+    {"megatron_fsdp_main_params_dtype", "precision.master", As::left_out("fp32|auto")},
+    {"megatron_fsdp_grad_comm_dtype", "precision.reduce", As::left_out("fp32|auto")},
     {"fp8_wgrad", "precision", As::left_out("true")},
     {"fp4_param_gather", "precision", As::left_out("false"), "fp4_param"},
     {"reuse_grad_buf_for_mxfp8_param_ag", "precision", As::left_out("false")},
@@ -229,7 +262,8 @@ constexpr CostArgument kMegatron[] = {
 
     // Kernels.
     {"attention_backend", "kernels.attention"},
-    {"use_flash_attn", "kernels.attention"},
+    {"use_flash_attn", "kernels.attention", As::input(),
+     "use_flash_attn_v1|use_flash_attn_v2|use_flash_attn_triton|use_flash_attn_builder"},
     {"transformer_impl", "kernels.modules"},
     {"attention_dropout", "kernels.dropout"},
     {"hidden_dropout", "kernels.dropout"},
@@ -243,13 +277,21 @@ constexpr CostArgument kMegatron[] = {
     {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy"},
     {"cross_entropy_fusion_impl", "kernels.loss"},
     {"cuda_graph_impl", "kernels.cuda_graph"},
-    {"cuda_graph_scope", "kernels.cuda_graph"},
+    {"cuda_graph_scope", "kernels.cuda_graph", As::input(), "cuda_graph_modules"},
     {"enable_cuda_graph", "kernels.cuda_graph"},
     {"external_cuda_graph", "kernels.cuda_graph"},
 
     {"deterministic_mode", "kernels", As::left_out("false")},
     {"batch_invariant_mode", "kernels", As::left_out("false")},
     {"use_fused_weighted_squared_relu", "kernels", As::left_out("false")},
+    {"checkpoint_in_cpu", "offload", As::left_out("false")},
+    {"memory_centric_tiled_linear", "kernels", As::left_out("false")},
+    {"synchronize_each_layer", "kernels", As::left_out("false")},
+    {"split_transformers", "model", As::left_out("false")},
+    {"num_unique_layers", "model", As::left_out("none")},
+    {"remote_device", "offload", As::left_out("none")},
+    {"sync_tp_duplicated_parameters", "overlap", As::left_out("false")},
+    {"enable_zbh1_pipeline", "schedule.kind"},
     {"cpu_offloading", "offload", As::left_out("true|false")},
     {"cpu_offloading_activations", "offload", As::left_out("true|false")},
     {"cpu_offloading_weights", "offload", As::left_out("false")},
@@ -347,11 +389,10 @@ std::vector<Argument> mapped_arguments(const Value& file, Environment& environme
 
 // Arguments whose value may stay open: the scenario does without it.
 bool may_stay_open(std::string_view name) {
-  constexpr std::array<std::string_view, 13> kText{
-      "save",          "tokenizer_type", "merge_file",        "optimizer",
-      "async_save",    "normalization",  "attention_backend", "deepspeed",
-      "save_interval", "vocab_size",     "padded_vocab_size", "transformer_impl",
-      "train_samples"};
+  constexpr std::array<std::string_view, 12> kText{
+      "save",          "tokenizer_type",    "optimizer",        "async_save",
+      "normalization", "attention_backend", "deepspeed",        "save_interval",
+      "vocab_size",    "padded_vocab_size", "transformer_impl", "train_samples"};
   return std::find(kText.begin(), kText.end(), name) != kText.end();
 }
 
@@ -423,6 +464,8 @@ class OpenValues {
                                            "NAME=VALUE after the file gives a variable"));
       return true;
     }
+    // Whatever it is called, a file of merges is GPT-2's tokenizer.
+    if (name == "merge_file") return false;
     if (!changes_cost(name) || may_stay_open(name)) return true;
     // "--bf16 $MORE": what nothing sets is no word.
     if (is_flag(name) && text != "true" && a.only_unset) {
@@ -537,15 +580,15 @@ std::string program_of(const ShellCommand& command) {
 bool trains_nothing(const ShellCommand& command) {
   const std::string name = lower_case(program_of(command));
   for (const std::string_view part :
-       {"preprocess",   "convert", "checkpoint_util", "checkpoint/util",
-        "generat",      "eval",    "inference",       "server",
-        "merge",        "export",  "tools/",          "build_",
-        "quantiz",      "ptq",     "create_",         "hf2",
-        "2hf",          "prompt",  "benchmark",       "estimate",
-        "report_memory"})
+       {"preprocess",    "convert",     "checkpoint_util", "checkpoint/util",
+        "generat",       "eval",        "inference",       "server",
+        "merge",         "export",      "tools/",          "build_",
+        "quantiz",       "ptq",         "create_",         "hf2",
+        "2hf",           "prompt",      "benchmark",       "estimate",
+        "report_memory", "analyze_data"})
     if (name.find(part) != name.npos) return true;
   // Megatron's tasks are fine-tuning where they are given something to train on.
-  return name.ends_with("tasks/main.py") &&
+  return (name.ends_with("tasks/main.py") || name.ends_with("tasks/msdp/main.py")) &&
          std::none_of(command.words.begin(), command.words.end(),
                       [](const ShellWord& w) { return w.text.starts_with("--train-data"); });
 }
@@ -762,6 +805,10 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
     if (is_mapping_text(text) || looks_like_yaml(text)) {
       const Value file = read_mapping(in, in.file, "a file of arguments");
       if (in.problems.any()) return;
+      // Megatron-LM's own tests say what they do with a model.
+      if (const Value* mode = file.find("MODE"); mode != nullptr && mode->text == "inference")
+        return in.problems.add("E336", "this file trains no model: its MODE is inference",
+                               mode->mark, 1, {}, "import a file that trains");
       arguments = mapped_arguments(file, environment);
     } else {
       arguments = shell_arguments(in, environment);

@@ -63,6 +63,7 @@ SoftwareOfFile software_of(const ArgumentReader& a) {
 struct MegatronSizes {
   int64_t tp = 1, cp = 1, pp = 1, ep = 1, etp = 1, dp = 1;
   int64_t layers = 0;
+  std::vector<int64_t> stages{};  // layers of each, where the model's pattern says it
   int64_t vpp = 1;
 };
 
@@ -75,16 +76,139 @@ std::string list_text(const std::vector<int64_t>& items) {
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
+// A model of one branch a layer: M a state space, * attention, E experts, - an MLP.
+struct Hybrid {
+  std::string layers;           // "M-M*M-"
+  std::vector<int64_t> stages;  // how many layers each stage has; one entry: no stages are said
+  std::string prediction;       // the layers of a prediction module, or empty
+  int64_t predictions = 0;      // how many modules
+  Origin why = "";
+};
+
+// A pattern of `layers` with these shares of attention and MLPs, spread evenly
+// (pattern_from_ratios() of megatron/core/models/hybrid/hybrid_layer_allocation.py).
+std::string pattern_of_ratios(int64_t layers, double attention, double mlp) {
+  std::string pattern(static_cast<size_t>(layers), 'M');
+  const auto share = [&](double ratio) {
+    return static_cast<int64_t>(std::nearbyint(static_cast<double>(layers) * ratio));
+  };
+  int64_t recurrent = layers - share(attention);
+  const double section = static_cast<double>(recurrent) / static_cast<double>(share(attention) + 1);
+  const auto spread = [&](char letter, double first) {
+    double left = first;
+    for (char& c : pattern) {
+      if (c != 'M') continue;
+      if (left < 0.5)
+        c = letter, left += first;
+      else
+        left -= 1;
+    }
+  };
+  spread('*', section);
+  if (const int64_t mlps = share(mlp); mlps > 0) {
+    recurrent -= mlps;
+    spread('-', static_cast<double>(recurrent) / static_cast<double>(mlps));
+  }
+  return pattern;
+}
+
+// What the pattern says, "M-M*|M-M*/*E/*E": `|` between the stages, and behind `/` the layers of
+// each prediction module.  Nothing, and a problem, where it cannot be.
+std::optional<Hybrid> read_pattern(const ArgumentReader& a, std::string_view name,
+                                   std::string_view pattern) {
+  Hybrid hybrid;
+  hybrid.why = a.origin(name);
+  const size_t slash = std::min(pattern.find('/'), pattern.size());
+  hybrid.stages.push_back(0);
+  for (const char c : pattern.substr(0, slash)) {
+    if (c == '|') {
+      hybrid.stages.push_back(0);
+      continue;
+    }
+    if (c == 'G' || c == 'D' || c == '+') {
+      a.problems().add("E130",
+                       fmt::format("not supported yet: {} in a pattern of layers (letter {})",
+                                   c == 'G'   ? "the gated delta rule"
+                                   : c == 'D' ? "sparse attention"
+                                              : "latent attention",
+                                   c),
+                       a.mark(name), 1, a.why(name));
+      return {};
+    }
+    if (std::string_view("M*E-").find(c) == std::string_view::npos) {
+      a.refuse(name, "must be of the letters M, *, E and -, with | between stages");
+      return {};
+    }
+    hybrid.layers += c;
+    ++hybrid.stages.back();
+  }
+  if (hybrid.layers.empty() || hybrid.layers.size() > kMostLayers) {
+    a.refuse(name, "must name at least 1 layer and at most 100000");
+    return {};
+  }
+  for (std::string_view rest = pattern.substr(slash); !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view module = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(module.size());
+    if (module.empty()) continue;
+    if (!hybrid.prediction.empty() && hybrid.prediction != module) {
+      a.refuse(name, "must have the same layers in all prediction modules");
+      return {};
+    }
+    hybrid.prediction = module;
+    ++hybrid.predictions;
+  }
+  return hybrid;
+}
+
+// --hybrid-layer-pattern, until 2025 --hybrid-override-pattern, or shares of attention and MLPs
+// (--hybrid-attention-ratio).  Nothing where the model is no hybrid.
+std::optional<Hybrid> hybrid_of(const ArgumentReader& a) {
+  const bool ratios = a.flag("is_hybrid_model") ||
+                      a.real("hybrid_attention_ratio").value_or(0) > 0 ||
+                      a.real("hybrid_mlp_ratio").value_or(0) > 0;
+  if (!a.given("hybrid_layer_pattern") && !ratios) return {};
+  const std::string_view sign = a.given("hybrid_layer_pattern")     ? "hybrid_layer_pattern"
+                                : a.given("hybrid_attention_ratio") ? "hybrid_attention_ratio"
+                                : a.given("hybrid_mlp_ratio")       ? "hybrid_mlp_ratio"
+                                                                    : "is_hybrid_model";
+  // Layers of another specification may mean anything by the letters.
+  const std::vector<std::string> spec = a.words("spec");
+  if (!spec.empty() && spec.front().find("mamba") == std::string::npos &&
+      spec.front().find("hybrid") == std::string::npos) {
+    a.problems().add(
+        "E130",
+        fmt::format("not supported yet: layers of {}, beside {}", spec.front(), a.why(sign)),
+        a.mark("spec"));
+    return {};
+  }
+  if (a.given("hybrid_layer_pattern"))
+    return read_pattern(a, "hybrid_layer_pattern", a.word("hybrid_layer_pattern"));
+  const int64_t layers = a.whole("num_layers", 0);
+  const double attention = a.real("hybrid_attention_ratio").value_or(0);
+  const double mlp = a.real("hybrid_mlp_ratio").value_or(0);
+  if (attention + mlp > 1) a.refuse(sign, "is more than all layers, with the MLPs");
+  if (layers < 1 || layers > kMostLayers || attention + mlp > 1) return {};
+  return read_pattern(a, sign, pattern_of_ratios(layers, attention, mlp));
+}
+
 class ModelDraft {
  public:
   ModelDraft(const ArgumentReader& a, MegatronSizes& sizes, ScenarioDraft& draft)
       : a_(a), sizes_(sizes), draft_(draft) {}
 
   void write() {
-    draft_.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
+    const bool clean = !a_.problems().any();
+    hybrid_ = hybrid_of(a_);
+    if (clean && a_.problems().any()) return;
+    if (hybrid_)
+      draft_.set_text("model.model_type", "nemotron_h", hybrid_->why);
+    else
+      draft_.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
     write_sizes();
     if (layers_ < 1 || hidden_ < 1) return;
     write_kind();
+    if (hybrid_) write_hybrid();
     write_vocabulary();
     write_window();
     write_latent_attention();
@@ -120,22 +244,17 @@ class ModelDraft {
   }
 
   void write_sizes() {
-    const char* own = !a_.given("num_layers") && a_.given("encoder_num_layers")
-                          ? "encoder_num_layers"
-                          : "num_layers";
-    const bool decodes = a_.given("decoder_num_layers");  // pretrain_t5.py
-    layers_ = needed(own, decodes ? "model.num_encoder_layers" : "model.num_hidden_layers");
-    if (decodes) layers_ += needed("decoder_num_layers", "model.num_decoder_layers");
-    sizes_.layers = layers_;
+    write_layers();
     hidden_ = needed("hidden_size", "model.hidden_size");
     const int64_t heads = needed("num_attention_heads", "model.num_attention_heads");
-    if (layers_ > kMostLayers) {
-      a_.refuse(own, "must be at most 100000");
-      layers_ = 0;
-    }
     const bool groups =
         a_.flag("group_query_attention");  // Megatron ignores the number without the flag
-    if (groups)
+    const std::string type = a_.word("attention_head_type");
+    if (a_.given("num_key_value_heads"))
+      copy("num_key_value_heads", "model.num_key_value_heads");
+    else if (type == "multiquery")
+      draft_.set("model.num_key_value_heads", int64_t{1}, a_.origin("attention_head_type"));
+    else if (groups)
       draft_.set("model.num_key_value_heads", a_.whole("num_query_groups", 1),
                  a_.origin("num_query_groups"));
     else
@@ -143,8 +262,53 @@ class ModelDraft {
     copy("kv_channels", "model.head_dim");
   }
 
+  void write_layers() {
+    if (hybrid_) {  // the pattern counts, whatever --num-layers says
+      for (const int64_t n : hybrid_->stages) layers_ += n;
+      sizes_.layers = layers_;
+      if (hybrid_->stages.size() > 1) sizes_.stages = hybrid_->stages;
+      if (layers_ > 0) draft_.set("model.num_hidden_layers", layers_, hybrid_->why);
+      return;
+    }
+    const char* own = !a_.given("num_layers") && a_.given("encoder_num_layers")
+                          ? "encoder_num_layers"
+                          : "num_layers";
+    const bool decodes = a_.given("decoder_num_layers");  // pretrain_t5.py
+    layers_ = needed(own, decodes ? "model.num_encoder_layers" : "model.num_hidden_layers");
+    if (decodes) layers_ += needed("decoder_num_layers", "model.num_decoder_layers");
+    sizes_.layers = layers_;
+    if (layers_ <= kMostLayers) return;
+    a_.refuse(own, "must be at most 100000");
+    layers_ = 0;
+  }
+
+  // The state-space layers of a hybrid; what they have without arguments is MambaMixer's
+  // (megatron/core/ssm/mamba_mixer.py).
+  void write_hybrid() {
+    draft_.set_text("model.hybrid_override_pattern", hybrid_->layers, hybrid_->why);
+    const int64_t head = a_.whole("mamba_head_dim", 64);
+    const auto set = [&](const char* name, const char* key, int64_t fallback) {
+      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+    };
+    draft_.set("model.mamba_head_dim", head, given_or_default("mamba_head_dim"));
+    if (a_.given("mamba_num_heads"))
+      copy("mamba_num_heads", "model.mamba_num_heads");
+    else if (head > 0)
+      draft_.set("model.mamba_num_heads", 2 * hidden_ / head,
+                 "Megatron's default: 2 x --hidden-size / --mamba-head-dim");
+    set("mamba_num_groups", "model.n_groups", 8);
+    set("mamba_state_dim", "model.ssm_state_size", 128);
+    draft_.set("model.moe_latent_size", a_.whole("moe_latent_size", 0),
+               given_or_default("moe_latent_size"));
+    if (!hybrid_->prediction.empty()) {
+      draft_.set("model.num_nextn_predict_layers", hybrid_->predictions, hybrid_->why);
+      draft_.set_text("model.mtp_hybrid_override_pattern", hybrid_->prediction, hybrid_->why);
+    }
+  }
+
   void write_kind() {
-    gated_ = a_.flag("swiglu") || a_.flag("quick_geglu");
+    const bool glu = a_.given("glu_activation");
+    gated_ = glu || a_.flag("swiglu") || a_.flag("quick_geglu");
     write_activation();
     if (a_.given("ffn_hidden_size")) {
       copy("ffn_hidden_size", "model.intermediate_size");
@@ -157,11 +321,13 @@ class ModelDraft {
                                    : "Megatron's default: 4 times --hidden-size");
     }
     // NeMo and Megatron-DeepSpeed write it small; variants of the numerics cost the same.
-    std::string norm = a_.word("normalization", "LayerNorm");
+    std::string norm = a_.word("normalization", a_.flag("RMSNorm") ? "RMSNorm" : "LayerNorm");
     if (norm == "rmsnorm") norm = "RMSNorm";
     for (const char* variant : {"layernorm", "layernorm1p", "low_precision_layernorm"})
       if (norm == variant) norm = "LayerNorm";
-    draft_.set_text("model.normalization", norm, a_.origin("normalization", "Megatron's default"));
+    draft_.set_text("model.normalization", norm,
+                    a_.flag("RMSNorm") ? a_.origin("RMSNorm")
+                                       : a_.origin("normalization", "Megatron's default"));
     const bool untied = a_.flag("untie_embeddings_and_output_weights");
     draft_.set("model.tie_word_embeddings", !untied,
                given_or_default("untie_embeddings_and_output_weights"));
@@ -190,6 +356,14 @@ class ModelDraft {
             : flag == std::string_view("quick_geglu") ? "quick_gelu"
                                                       : "relu2";
     }
+    if (a_.given("glu_activation")) {
+      const std::string glu = a_.word("glu_activation");
+      if (glu != "swiglu" && glu != "geglu")
+        a_.problems().add("E130", fmt::format("a gated MLP with {} is not supported yet", glu),
+                          a_.mark("glu_activation"), 1, a_.why("glu_activation"));
+      act = glu == "geglu" ? "gelu" : "silu";
+      why = a_.origin("glu_activation");
+    }
     if (a_.given("activation_func")) {
       const std::string f = a_.word("activation_func");
       const std::string_view name = std::string_view(f).substr(f.rfind('.') + 1);
@@ -197,9 +371,11 @@ class ModelDraft {
       why = a_.origin("activation_func");
     }
     draft_.set("model.hidden_act", yaml_text(act), why);
-    draft_.set(
-        "model.gated_mlp", gated_,
-        gated_ ? a_.origin(a_.flag("swiglu") ? "swiglu" : "quick_geglu") : "Megatron's default");
+    draft_.set("model.gated_mlp", gated_,
+               !gated_ ? Origin("Megatron's default")
+                       : a_.origin(a_.given("glu_activation") ? "glu_activation"
+                                   : a_.flag("swiglu")        ? "swiglu"
+                                                              : "quick_geglu"));
   }
 
   void write_positions() {
@@ -323,24 +499,36 @@ class ModelDraft {
   }
 
   void write_experts() {
-    if (const int64_t mtp = a_.whole("mtp_num_layers", 0); mtp > 0)
+    const int64_t mtp = a_.whole("mtp_num_layers", 0);
+    if (mtp > 0 && (!hybrid_ || hybrid_->prediction.empty()))
       draft_.set("model.num_nextn_predict_layers", mtp, a_.origin("mtp_num_layers"));
     if (a_.whole("num_experts", 0) < 2) return;
+    if (hybrid_ && hybrid_->layers.find('E') == std::string::npos)
+      return a_.problems().add("E130", "not supported yet: experts beside a pattern without E",
+                               a_.mark("num_experts"), 1, a_.why("num_experts"));
     copy("num_experts", "model.num_experts");
-    draft_.set("model.num_experts_per_tok", a_.whole("moe_router_topk", 2),
+    const bool deepspeed = a_.flag("deepspeed");
+    draft_.set("model.num_experts_per_tok", a_.whole("moe_router_topk", deepspeed ? 1 : 2),
                given_or_default("moe_router_topk"));
+    if (deepspeed) write_interval();
     if (a_.given("moe_ffn_hidden_size"))
       copy("moe_ffn_hidden_size", "model.moe_intermediate_size");
     else
       draft_.set("model.moe_intermediate_size", ffn_, "Megatron's default: --ffn-hidden-size");
-    copy("moe_shared_expert_intermediate_size", "model.shared_expert_intermediate_size");
+    if (hybrid_)
+      draft_.set("model.shared_expert_intermediate_size",
+                 a_.whole("moe_shared_expert_intermediate_size", 0),
+                 given_or_default("moe_shared_expert_intermediate_size"));
+    else
+      copy("moe_shared_expert_intermediate_size", "model.shared_expert_intermediate_size");
     if (a_.flag("moe_shared_expert_gate"))
       draft_.set("model.shared_expert_gate", true, a_.origin("moe_shared_expert_gate"));
     copy("moe_router_num_groups", "model.n_group");
     copy("moe_router_group_topk", "model.topk_group");
-    if (a_.flag("moe_router_enable_expert_bias"))
-      draft_.set("model.router_bias", true, a_.origin("moe_router_enable_expert_bias"));
-    if (!a_.given("moe_layer_freq")) return;
+    if (hybrid_ || a_.flag("moe_router_enable_expert_bias"))
+      draft_.set("model.router_bias", a_.flag("moe_router_enable_expert_bias"),
+                 given_or_default("moe_router_enable_expert_bias"));
+    if (hybrid_ || !a_.given("moe_layer_freq")) return;
     std::vector<int64_t> dense;
     const std::vector<int64_t> experts = pattern("moe_layer_freq", false);
     for (size_t i = 0; i < experts.size(); ++i)
@@ -353,21 +541,55 @@ class ModelDraft {
       draft_.set("model.mlp_only_layers", list_text(dense), a_.origin("moe_layer_freq"));
   }
 
+  // Megatron-DeepSpeed: every how many-th layer has experts, by default every second
+  // (get_num_experts_per_layer() of megatron/model/transformer.py).
+  void write_interval() {
+    const std::vector<std::string> numbers = a_.words("num_experts");
+    const bool differ = std::any_of(numbers.begin(), numbers.end(),
+                                    [&](const std::string& n) { return n != numbers.front(); });
+    if (differ || a_.word("mlp_type", "standard") != "standard")
+      a_.problems().add("E130",
+                        differ ? "not supported yet: layers of different numbers of experts"
+                               : "not supported yet: an MLP beside the experts",
+                        a_.mark(differ ? "num_experts" : "mlp_type"), 1,
+                        a_.why(differ ? "num_experts" : "mlp_type"));
+    const int64_t interval = a_.whole("expert_interval", 2);
+    if (interval < 1) return a_.refuse("expert_interval", "must be at least 1");
+    std::vector<int64_t> dense;
+    for (int64_t i = 0; i < layers_; ++i)
+      if ((i + 1) % interval != 0) dense.push_back(i);
+    if (!dense.empty())
+      draft_.set("model.mlp_only_layers", list_text(dense), given_or_default("expert_interval"));
+  }
+
   void write_refused() {
     for (const char* name :
-         {"is_hybrid_model", "hybrid_override_pattern", "heterogeneous_layers_config_path",
-          "heterogeneous_layers_config_encoded_json"})
+         {"heterogeneous_layers_config_path", "heterogeneous_layers_config_encoded_json"})
       if (a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false")
         a_.problems().add("E130", "layers of several architectures are not supported yet",
                           a_.mark(name), 1, a_.why(name));
-    if (a_.real("hybrid_attention_ratio").value_or(0) > 0)
-      a_.problems().add("E130", "state-space layers are not supported yet",
-                        a_.mark("hybrid_attention_ratio"));
+    struct Training {
+      const char *name, *what;
+    };
+    for (const Training& t : {Training{"perform_rl_step", "training by preferences or rewards"},
+                              Training{"export_kd_teacher_load", "learning from another model"},
+                              Training{"num_layers_teacher", "learning from another model"},
+                              Training{"kd", "learning from another model"},
+                              Training{"freeze_LM", "training of a part of the parameters"},
+                              Training{"experimental_attention_variant", "layers of a variant"},
+                              Training{"llm_tp", "parts of a model on GPUs of their own"},
+                              Training{"t5_swiglu", "a gated MLP of T5's kind"},
+                              Training{"flextron", "models of several sizes trained as one"}})
+      if (a_.given(t.name) && a_.word(t.name) != "False" && a_.word(t.name) != "false")
+        a_.problems().add("E130", fmt::format("not supported yet: {} ({})", t.what, a_.why(t.name)),
+                          a_.mark(t.name));
+    if (!hybrid_ && a_.whole("moe_latent_size", 0) > 0) draft_.left_out(a_.why("moe_latent_size"));
   }
 
   const ArgumentReader& a_;
   MegatronSizes& sizes_;
   ScenarioDraft& draft_;
+  std::optional<Hybrid> hybrid_;
   int64_t layers_ = 0, hidden_ = 0, ffn_ = 0;
   bool gated_ = false;
 };
@@ -407,6 +629,10 @@ class LayoutDraft {
   void write_sizes() {
     size("tensor_model_parallel_size", "parallel.tp", s_.tp);
     size("context_parallel_size", "parallel.cp", s_.cp);
+    if (a_.given("ds_sequence_parallel_size") && !a_.given("context_parallel_size")) {
+      size("ds_sequence_parallel_size", "parallel.cp", s_.cp);
+      if (s_.cp > 1) draft_.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
+    }
     size("pipeline_model_parallel_size", "parallel.pp", s_.pp);
     if (a_.given("num_experts")) {
       size("expert_model_parallel_size", "parallel.ep", s_.ep);
@@ -453,6 +679,7 @@ class LayoutDraft {
       first = flag;
     }
     if (s_.pp < 2 || s_.layers < 1) return;
+    if (!s_.stages.empty()) return write_stages_of_pattern();
     if (a_.given("pipeline_model_parallel_layout")) return write_written_layout();
     Origin why = "";
     if (a_.given("num_layers_per_virtual_pipeline_stage")) {
@@ -493,6 +720,16 @@ class LayoutDraft {
     s_.vpp = 1;
     a_.refuse(name,
               fmt::format("does not go with {} layers on {} pipeline ranks", s_.layers, s_.pp));
+  }
+
+  void write_stages_of_pattern() {
+    const auto stages = static_cast<int64_t>(s_.stages.size());
+    if (stages % s_.pp != 0)
+      return a_.refuse(
+          "hybrid_layer_pattern",
+          fmt::format("has {} stages, which {} ranks do not share evenly", stages, s_.pp));
+    s_.vpp = stages / s_.pp;
+    draft_.set_text("parallel.layout", layout_text(s_.stages), a_.origin("hybrid_layer_pattern"));
   }
 
   void write_written_layout() {
@@ -562,6 +799,12 @@ class LayoutDraft {
       draft_.assume("batch.micro", "1", "the file does not say --micro-batch-size");
     if (a_.given("global_batch_size"))
       draft_.set("batch.global", a_.whole("global_batch_size", 1), a_.origin("global_batch_size"));
+    else if (a_.given("step_batch_size_schedule"))
+      write_last_batch();
+    else if (const int64_t gas = a_.whole("gas", 1);
+             gas > 1 && gas < 1'000'000 && micro >= 1 && micro < 1'000'000)
+      draft_.set("batch.global", micro * gas * s_.dp,
+                 Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
     else if (micro >= 1 && micro < 1'000'000)
       draft_.set("batch.global", micro * s_.dp, "Megatron's default: one microbatch a replica");
     // With an encoder and a decoder, --seq-length is that of the encoder.
@@ -582,8 +825,21 @@ class LayoutDraft {
         draft_.note(fmt::format("{}: the forecast is of the full batch", a_.why(name)));
   }
 
+  // "0:384 200B:768": Megatron takes it in place of the global batch; the last is the full one.
+  void write_last_batch() {
+    const std::string all = a_.word("step_batch_size_schedule");
+    const size_t last = all.find_last_not_of(' ');
+    const std::string_view entry = std::string_view(all).substr(0, last + 1);
+    const std::optional<int64_t> n = python_whole(entry.substr(entry.rfind(':') + 1));
+    if (!n || *n < 1)
+      return a_.refuse("step_batch_size_schedule", "must be of the form '0:384 200B:768'");
+    draft_.set("batch.global", *n, a_.origin("step_batch_size_schedule"));
+  }
+
   void write_schedule() {
     if (s_.pp < 2) return;
+    if (a_.flag("enable_zbh1_pipeline"))
+      return draft_.set_text("schedule.kind", "zb-h1", a_.origin("enable_zbh1_pipeline"));
     draft_.set_text("schedule.kind", s_.vpp > 1 ? "interleaved" : "1f1b",
                     s_.vpp > 1 ? "several chunks a rank" : "Megatron's default");
     if (s_.vpp < 2) return;
@@ -623,6 +879,10 @@ class LayoutDraft {
       if (a_.given("data_parallel_sharding_strategy"))
         why.text += fmt::format(", {}", a_.why("data_parallel_sharding_strategy"));
     }
+    if (a_.flag("deepspeed") && !a_.given("zero_stage"))
+      draft_.note(
+          "parallel.zero: what ZeRO does is in DeepSpeed's file, which is not read; -s "
+          "parallel.zero=N states it");
     if (a_.flag("deepspeed") && a_.given("zero_stage")) {
       zero = fmt::format("{}", a_.whole("zero_stage", 0));
       why = a_.origin("zero_stage");
@@ -847,8 +1107,11 @@ class RunDraft {
 
   void write_experts() {
     if (a_.whole("num_experts", 0) < 2) return;
-    const std::string type = a_.word("moe_token_dispatcher_type", "allgather");
-    Origin why = a_.origin("moe_token_dispatcher_type", "Megatron's default");
+    const bool deepspeed = a_.flag("deepspeed");
+    const std::string type =
+        a_.word("moe_token_dispatcher_type", deepspeed ? "alltoall" : "allgather");
+    Origin why = a_.origin("moe_token_dispatcher_type",
+                           deepspeed ? "DeepSpeed's experts" : "Megatron's default");
     std::string dispatcher = type == "alltoall_seq" ? "alltoall" : type;
     if (type == "flex") {
       const std::string backend = a_.word("moe_flex_dispatcher_backend", "deepep");
@@ -864,6 +1127,9 @@ class RunDraft {
     if (const auto factor = a_.real("moe_expert_capacity_factor"); factor && *factor > 0)
       draft_.set("moe.capacity_factor", a_.word("moe_expert_capacity_factor"),
                  a_.origin("moe_expert_capacity_factor"));
+    if (deepspeed && !a_.given("moe_expert_capacity_factor"))
+      draft_.set("moe.capacity_factor", int64_t{1}, "DeepSpeed's default");
+    if (deepspeed) draft_.set("moe.pad_to_capacity", true, "DeepSpeed's experts");
     copy_if_on("moe_pad_expert_input_to_capacity", "moe.pad_to_capacity");
     draft_.set("moe.grouped_gemm", a_.flag("moe_grouped_gemm"),
                a_.origin("moe_grouped_gemm", "Megatron's default"));
@@ -976,7 +1242,7 @@ constexpr int64_t kMostGpus = 10'000'000;
 // How many GPUs ran, and which argument says so.
 struct JobGpus {
   int64_t gpus = 0;
-  Origin why;
+  Origin why = "";
   bool assumed = false;
 };
 
@@ -1059,7 +1325,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
                     bool with_model) {
   MegatronSizes sizes;
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
-  sizes.cp = a.whole("context_parallel_size", 1);
+  sizes.cp = a.whole("context_parallel_size", a.whole("ds_sequence_parallel_size", 1));
   sizes.pp = a.whole("pipeline_model_parallel_size", 1);
   const bool experts = a.whole("num_experts", 0) > 1;
   sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
@@ -1079,6 +1345,9 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
     sizes.layers = std::clamp<int64_t>(a.whole("num_layers", 0), 0, kMostLayers);
   ImportCluster of_its_time = cluster;
   if (cluster.assumed && software.old()) of_its_time.preset = "dgx-a100-80g";
+  // GPUs before Blackwell have no such number formats.
+  if (cluster.assumed && (a.word("fp8_recipe") == "mxfp8" || a.given("fp4")))
+    of_its_time.preset = "dgx-b200";
   draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)
     draft.note(fmt::format("cluster.nodes: {} {} assumed, {}", job.gpus,

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "scenarios/frameworks/composition.h"
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/interpolation.h"
@@ -40,6 +41,7 @@ constexpr NemoName kNemoNames[] = {
     {"model.bias", "add_bias_linear"},
     {"model.qkv_bias", "add_qkv_bias"},
     {"model.num_moe_experts", "num_experts"},
+    {"model.mamba_ssm_ngroups", "mamba_num_groups"},
     {"model.activations_checkpoint_granularity", "recompute_granularity"},
     {"model.activations_checkpoint_method", "recompute_method"},
     {"model.use_flash_attention", "use_flash_attn"},
@@ -69,6 +71,7 @@ constexpr std::string_view kWithoutEffectBelow[] = {"run.",
                                                     "model.peft.",
                                                     "model.ub_tp_comm_overlap_cfg",
                                                     "model.restore_from",
+                                                    "model.mm_cfg.",
                                                     "trainer.",
                                                     "model.decoder.",
                                                     "model.encoder.",
@@ -91,6 +94,7 @@ class NemoFile {
   std::vector<Argument> read(const Value& file) {
     const Value* model = file.find("model");
     newer_ = is_mapping(model) && is_mapping(model->find("config"));
+    sees_ = is_mapping(model) && is_mapping(model->find("mm_cfg"));
     const std::vector<Argument> all = flatten(file);
     for (const Argument& a : all)
       if (const std::string_view to = renamed(a.name); !to.empty()) add(std::string(to), a);
@@ -99,6 +103,9 @@ class NemoFile {
       translate(a);
     }
     if (is_mapping(model)) add_stacks(*model);
+    if (has("mamba_num_groups") && !has("hybrid_override_pattern"))  // all layers
+      add_word("is_hybrid_model", "true",
+               *std::ranges::find(all_, "mamba_num_groups", &Argument::name));
     if (!newer_) add_defaults();
     refuse_parts(all);
     return std::move(all_);
@@ -106,6 +113,7 @@ class NemoFile {
 
   // Keys of the model that Megatron has no argument for.
   void draft(ScenarioDraft& draft) const {
+    if (sees_) draft.left_out("model.mm_cfg");
     if (!parallel_) return;
     draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
     draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});
@@ -121,6 +129,10 @@ class NemoFile {
   static bool is_null(const Argument& a) {
     return a.value.kind == Value::Kind::null || a.value.text == "null" || a.value.text == "None" ||
            a.value.text == "???" || a.value.text.find("${") != std::string::npos;
+  }
+
+  static bool is_off(const Argument& a) {
+    return is_null(a) || a.value.text == "False" || a.value.text == "false";
   }
 
   bool has(std::string_view name) const { return names_.contains(name); }
@@ -210,9 +222,13 @@ class NemoFile {
     struct Part {
       std::string_view key, part;
     };
-    constexpr std::array<Part, 3> kParts{{{"model.mamba_", "state-space layers"},
-                                          {"model.hyena.", "layers of convolutions (Hyena)"},
-                                          {"model.retro.", "retrieval (RETRO)"}}};
+    // A reward model has the key, whatever its value is.
+    constexpr std::array<Part, 5> kParts{
+        {{"model.hyena.", "layers of convolutions (Hyena)"},
+         {"model.retro.", "retrieval (RETRO)"},
+         {"model.dec_cross_attention", "retrieval (RETRO)"},
+         {"model.virtual_prompt_style", "training of a part of the parameters"},
+         {"model.output_sequence", "training by preferences or rewards"}}};
     std::vector<std::string_view> refused;
     const auto refuse = [&](std::string_view part, const Argument& a) {
       if (std::find(refused.begin(), refused.end(), part) != refused.end()) return;
@@ -224,11 +240,21 @@ class NemoFile {
     for (const Argument& a : all) {
       for (const Part& p : kParts)
         if (a.name.starts_with(p.key)) refuse(p.part, a);
+      // null: all parameters are trained.
+      if (a.name == "model.peft.peft_scheme" && !is_off(a) && a.value.text != "none")
+        refuse(a.value.text == "lora" ? "adapters of low rank"
+                                      : "training of a part of the parameters",
+               a);
+      if (a.name == "model.mm_cfg.llm.freeze" && !is_off(a))
+        refuse("training of a part of the parameters", a);
       const bool names =
           a.name == "name" || a.name == "run.name" || a.name == "model.tokenizer.type";
       if (names && (a.value.text.find("griffin") != std::string::npos ||
                     a.value.text.find("recurrentgemma") != std::string::npos))
         refuse("recurrent layers", a);
+      if (names && a.value.text.find("retro") != std::string::npos) refuse("retrieval (RETRO)", a);
+      if (names && a.value.text.find("distill") != std::string::npos)
+        refuse("learning from another model", a);
     }
   }
 
@@ -313,22 +339,27 @@ class NemoFile {
   std::vector<Argument> all_;
   std::set<std::string, std::less<>> names_;  // of all_
   bool newer_ = false;
+  bool sees_ = false;                 // with an encoder of images, whose sizes are in another file
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
   bool two_norms_ = false;            // ... each with a norm of its own
   std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's
 };
 
-// Of a file that is put together from others, what the others would say is not known.
-void note_defaults(const Value& file, ScenarioDraft& draft) {
-  const Value* defaults = file.find("defaults");
-  if (defaults == nullptr) return;
-  for (const Value& item : defaults->items) {
-    const std::string text = item.is_mapping() && !item.members.empty()
-                                 ? item.members.front().key + ": " + item.members.front().value.text
-                                 : item.text;
-    if (text == "_self_" || text.starts_with("optional ") || text.empty()) continue;
-    draft.note(fmt::format("defaults: {} is another file, which is not read", text));
-  }
+// The group of the launcher's configuration that is trained: the first whose file has a model.
+// Empty: the file itself is the configuration.
+std::string_view trained_group(const Value& file) {
+  if (file.find("model") != nullptr) return {};
+  for (const char* group : {"training", "fine_tuning", "peft"})
+    if (const Value* v = file.find(group); is_mapping(v) && is_mapping(v->find("model")))
+      return group;
+  return {};
+}
+
+// Whether the file says on what to test and not on what to train.
+bool only_evaluates(const Value& file) {
+  const Value* data = file.find("model")->find("data");
+  if (!is_mapping(data) || data->find("train_ds") != nullptr) return false;
+  return data->find("test_ds") != nullptr;
 }
 
 }  // namespace
@@ -337,12 +368,20 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
                  ImportCounts& counts) {
   Value file = read_mapping(in, in.file, "a configuration of NeMo");
   if (in.problems.any()) return;
-  const Value* model = file.find("model");
-  if (!is_mapping(model))
+  const std::vector<MissingFile> missing = compose_defaults(file, in);
+  if (in.problems.any()) return;
+  const std::string_view group = trained_group(file);
+  for (const MissingFile& m : missing)
+    if (m.package.starts_with(group))
+      draft.note(fmt::format("defaults: {} is another file, which is not there", m.written));
+  resolve_interpolations(file, in.given);
+  if (!group.empty()) file = Value(*file.find(group));
+  if (!is_mapping(file.find("model")))
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
                            {}, "a configuration of NeMo has trainer and model");
-  resolve_interpolations(file, in.given);
-  note_defaults(file, draft);
+  if (only_evaluates(file))
+    return in.problems.add("E336", "this configuration trains no model: it evaluates one",
+                           {in.file, 1, 1}, 1, {}, "import the configuration of the training");
   NemoFile nemo(in);
   std::vector<Argument> arguments = nemo.read(file);
   if (in.problems.any()) return;

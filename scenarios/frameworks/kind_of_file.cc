@@ -5,6 +5,7 @@
 // A log has steps or the list of arguments that a framework prints.  A mapping (JSON, YAML) is told
 // by its keys, TOML by its sections, and anything else that has "--num-layers 32" in it is a
 // script.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -78,8 +79,17 @@ bool is_neox(const Value& v) {
                      "gpt_j_residual", "gpt-j-residual", "attention_config", "attention-config"});
 }
 
+// The configuration of NeMo's launcher, put together from groups of files.
+bool is_nemo_launcher(const Value& v) {
+  const Value* defaults = v.find("defaults");
+  return defaults != nullptr && v.find("stages") != nullptr &&
+         std::any_of(defaults->items.begin(), defaults->items.end(),
+                     [](const Value& item) { return item.find("training") != nullptr; });
+}
+
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
+  if (is_nemo_launcher(v)) return "nemo";
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
   if (is_neox(v)) return "gpt-neox";

@@ -35,10 +35,11 @@ void import(std::string_view text) {
   ImportRequest request;
   request.file = "fuzz";
   request.text = text;
-  // A script that names files reads itself, and is given what it may ask for.
+  // A file that names others reads itself, and is given what it may ask for.
   request.given = {"7B", "SIZE=1", "TP=2"};
   request.files = [&](std::string_view path) -> std::optional<std::string> {
-    return path.ends_with(".sh") ? std::optional(std::string(text.substr(0, 4096))) : std::nullopt;
+    const bool itself = path.ends_with(".sh") || path.ends_with(".yaml");
+    return itself ? std::optional(std::string(text.substr(0, 4096))) : std::nullopt;
   };
   request.model_file = "config.json";
   request.model_text = kConfig;

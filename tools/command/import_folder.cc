@@ -31,9 +31,9 @@ struct ImportedFile {
   std::string why{};  // it is refused, or cannot be simulated yet
 };
 
-constexpr std::array<std::string_view, 11> kEndings{".json", ".yaml",  ".yml",    ".toml",
+constexpr std::array<std::string_view, 12> kEndings{".json", ".yaml",  ".yml",    ".toml",
                                                     ".sh",   ".slurm", ".sbatch", ".bash",
-                                                    ".log",  ".txt",   ".args"};
+                                                    ".log",  ".txt",   ".args",   ".out"};
 constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;  // of a file, a log mostly
 
 bool may_be_imported(const fs::directory_entry& entry) {

@@ -22,12 +22,13 @@ TEST(PythonList, ReadsWhatPatternsOfLayersAreWrittenIn) {
   EXPECT_EQ(python_list("[]"), List{});
   EXPECT_EQ(python_whole(" 8*4 + 1"), 33);
   EXPECT_EQ(python_whole("32/8"), 4);
+  EXPECT_EQ(python_whole("500_000"), 500'000);
 }
 
 TEST(PythonList, RefusesEverythingElse) {
-  for (const char* text :
-       {"", "[0", "[0]*[1]", "[0]+1", "(1", "1 2", "__import__('os')", "[[0]]", "[0]*1000000",
-        "1/0", "-1", "[0]*1000*1000", "1.5", "0x10", "999999999*999999999*999999999"}) {
+  for (const char* text : {"", "[0", "[0]*[1]", "[0]+1", "(1", "1 2", "__import__('os')", "[[0]]",
+                           "[0]*1000000", "1/0", "-1", "[0]*1000*1000", "1.5", "0x10", "1__0", "_1",
+                           "1_", "999999999*999999999*999999999"}) {
     EXPECT_FALSE(python_list(text)) << text;
     EXPECT_FALSE(python_whole(text)) << text;
   }

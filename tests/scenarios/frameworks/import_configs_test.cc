@@ -8,6 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <optional>
+
 #include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
@@ -217,10 +221,118 @@ TEST(ImportNemo, ActivationsAndNormsHaveNamesOfTheirOwn) {
 }
 
 TEST(ImportNemo, WhatIsNoTransformerIsRefusedByName) {
-  EXPECT_THAT(import_failure("nemo", nemo("  mamba_ssm_ngroups: 8\n")).lines,
-              ElementsAre(HasSubstr("not supported yet: state-space layers")));
   EXPECT_THAT(import_failure("nemo", nemo("  retro: {retro_num_neighbors: 2}\n")).lines,
               ElementsAre(HasSubstr("not supported yet: retrieval")));
+  EXPECT_THAT(import_failure("nemo", nemo("  dec_cross_attention: [4]\n")).lines,
+              ElementsAre(HasSubstr("not supported yet: retrieval")));
+}
+
+// MegatronMambaModel: without a pattern all layers are state spaces.
+TEST(ImportNemo, StateSpaceLayersAreReadByTheirGroups) {
+  const ImportedRun run =
+      imported("nemo", nemo("  mamba_ssm_ngroups: 2\n  hybrid_override_pattern: null\n"
+                            "  position_embedding_type: none\n"));
+  EXPECT_EQ(value_of(run, "model.hybrid_override_pattern"), "MMMM");
+  EXPECT_EQ(value_of(run, "model.n_groups"), "2");
+}
+
+TEST(ImportNemo, TrainingOfAPartOfTheParametersIsRefusedByName) {
+  const auto lines = [](const std::string& keys) {
+    return import_failure("nemo", nemo(keys)).lines;
+  };
+  EXPECT_THAT(lines("  peft: {peft_scheme: lora}\n"),
+              ElementsAre(HasSubstr("adapters of low rank (model.peft.peft_scheme)")));
+  EXPECT_THAT(lines("  peft: {peft_scheme: ptuning}\n"),
+              ElementsAre(HasSubstr("training of a part of the parameters")));
+  EXPECT_THAT(lines("  virtual_prompt_style: no-prompts\n"),
+              ElementsAre(HasSubstr("training of a part of the parameters")));
+  EXPECT_THAT(lines("  mm_cfg: {llm: {freeze: true}}\n"),
+              ElementsAre(HasSubstr("training of a part of the parameters")));
+  EXPECT_THAT(lines("  output_sequence: false\n"), ElementsAre(HasSubstr("preferences")));
+  EXPECT_GT(imported("nemo", nemo("  peft: {peft_scheme: null}\n")).parameters, 0);
+  EXPECT_EQ(import_failure("nemo", nemo("  data: {test_ds: {file: x}}\n")).codes, "E336");
+  EXPECT_GT(imported("nemo", nemo("  data: {test_ds: {x: 1}, train_ds: {x: 1}}\n")).parameters, 0);
+}
+
+TEST(ImportNemo, AnEncoderOfImagesIsLeftOutAloud) {
+  EXPECT_THAT(notes(imported("nemo", nemo("  mm_cfg: {llm: {freeze: false}}\n"))),
+              HasSubstr("model.mm_cfg: not modelled, left out"));
+}
+
+// --- nemo: files that `defaults` names
+
+// By their paths; how often each was read.
+struct Beside {
+  std::map<std::string, std::string> texts;
+  std::shared_ptr<std::map<std::string, int>> reads =
+      std::make_shared<std::map<std::string, int>>();
+  std::optional<std::string> operator()(std::string_view path) const {
+    ++(*reads)[std::string(path)];
+    const auto found = texts.find(std::string(path));
+    return found == texts.end() ? std::nullopt : std::optional(found->second);
+  }
+};
+
+ImportedRun composed(const std::string& text, const Beside& beside,
+                     std::vector<std::string> given = {}) {
+  ImportRequest r = request("auto", text);
+  r.files = beside;
+  r.given = std::move(given);
+  return import_run(r);
+}
+
+TEST(ImportNemoDefaults, FilesBesideSayTheSizesAndTheFileItselfHasTheLastWord) {
+  const std::string text =
+      "defaults:\n  - .@model.encoder: base\n  - .@model.decoder: base\n"
+      "trainer: {devices: 8}\n"
+      "model:\n  micro_batch_size: 4\n  global_batch_size: 64\n  seq_length: 512\n"
+      "  tensor_model_parallel_size: 1\n  decoder: {num_layers: 6}\n"
+      "  data: {seq_length_dec: 128}\n";
+  const ImportedRun run =
+      composed(text, {{{"base.yaml",
+                        "num_layers: 12\nhidden_size: 768\nnum_attention_heads: 12\n"
+                        "activation: geglu\n"}}});
+  EXPECT_EQ(value_of(run, "model.num_encoder_layers"), "12");
+  EXPECT_EQ(value_of(run, "model.num_decoder_layers"), "6");
+  EXPECT_EQ(value_of(run, "model.hidden_size"), "768");
+}
+
+const std::string kLauncher =
+    "defaults:\n  - _self_\n  - cluster: bcm\n  - training: gpt3/small\n  - peft: null\n"
+    "  - override hydra/job_logging: stdout\nstages: [training]\ndata_dir: /data\n";
+
+TEST(ImportNemoDefaults, TheLaunchersConfigurationIsThatOfItsTraining) {
+  const Beside beside{{{"training/gpt3/small.yaml", nemo("  max_position_embeddings: "
+                                                         "${training.model.encoder_seq_length}\n")},
+                       {"training/large.yaml", nemo("  ffn_hidden_size: 4096\n")}}};
+  const ImportedRun run = composed(kLauncher, beside);
+  EXPECT_EQ(run.kind, "nemo");
+  EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
+  EXPECT_THAT(notes(run), Not(HasSubstr("defaults:")));  // what the cluster is called costs nothing
+  EXPECT_EQ(value_of(composed(kLauncher, beside, {"training=large"}), "model.intermediate_size"),
+            "4096");
+}
+
+TEST(ImportNemoDefaults, AFileThatIsMissingIsNamed) {
+  const ImportedRun run = composed(
+      "defaults:\n  - .@model: sizes\n  - optional tp@model.ub_tp_comm_overlap_cfg: none\n" +
+          nemo(""),
+      {});
+  EXPECT_THAT(notes(run),
+              HasSubstr("defaults: .@model: sizes is another file, which is not there"));
+  EXPECT_THAT(notes(run), Not(HasSubstr("optional")));
+  EXPECT_THAT(testing::failure_of([] { composed(kLauncher, {}); }).codes, "E330");
+}
+
+TEST(ImportNemoDefaults, FilesThatNameEachOtherEndInBoundedTime) {
+  std::string many = "defaults:\n";
+  for (int i = 0; i < 50; ++i) many += "  - .@model: a\n";
+  const Beside beside{{{"a.yaml", many}}};
+  EXPECT_NO_THROW(composed(many + nemo(""), beside));
+  EXPECT_LE((*beside.reads)["a.yaml"], 64);
+  const Beside broken{{{"a.yaml", "{"}}};
+  EXPECT_EQ(testing::failure_of([&] { composed(many + nemo(""), broken); }).codes.substr(0, 4),
+            "E100");
 }
 
 TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
@@ -275,6 +387,7 @@ TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
   EXPECT_EQ(kind_of_file("run: {name: eval}\nmodel: {model_type: nemo-gpt3, "
                          "tensor_model_parallel_size: 1}\n"),
             "");
+  EXPECT_EQ(kind_of_file("defaults:\n  - common_crawl/filter\nstages: [filter]\n"), "");
 }
 
 TEST(KindOfFile, AScenarioIsNoneWhateverItsCommentsSay) {
@@ -291,6 +404,31 @@ TEST(KindOfFile, AScenarioIsNoneWhateverItsCommentsSay) {
 }
 
 // --- accelerate and axolotl ---
+
+TEST(ImportAxolotl, AModelOfTheHubWithThatPresetNeedsNoConfigJson) {
+  const std::string keys = "micro_batch_size: 2\ndatasets: []\nsequence_len: 4096\n";
+  const ImportedRun run = imported("auto", "base_model: NousResearch/Meta-Llama-3.1-8B\n" + keys);
+  EXPECT_EQ(value_of(run, "model.preset"), "llama3.1-8b");
+  EXPECT_EQ(run.parameters, 8'030'261'248);
+  EXPECT_EQ(import_failure("auto", "base_model: some/model\n" + keys).codes, "E332");
+  EXPECT_EQ(import_failure("auto", "base_model: a/b\nreward_model: true\n" + keys).codes, "E130");
+  // What is missing does not hang on the model.
+  EXPECT_EQ(import_failure("auto", "base_model: some/model\nadapter: lora\n" + keys).codes, "E130");
+}
+
+// Each names a preset that there is.
+TEST(ImportAxolotl, ModelsOfTheHubArePresets) {
+  std::ifstream lines(STEPCAST_SOURCE_DIR "/scenarios/frameworks/imports/hub_models.yaml");
+  int models = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    ++models;
+    const std::string text = "base_model: " + line.substr(0, line.find(':')) +
+                             "\nmicro_batch_size: 1\ndatasets: []\nsequence_len: 64\n";
+    EXPECT_GT(imported("auto", text).parameters, 0) << line;
+  }
+  EXPECT_GT(models, 20);
+}
 
 TEST(ImportAxolotl, AdaptersAndRewardsAreRefusedByName) {
   ImportRequest lora = request("auto", "base_model: a/b\nadapter: qlora\nmicro_batch_size: 1\n");

@@ -268,6 +268,194 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--non-persistent-save-interval 50 --non-persistent-ckpt-type local", "job.checkpoint",
             "{memory_copies: 1, memory_every: 50 steps}"}));
 
+// --- layers of one branch
+
+const std::string kHybrid =
+    "--hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --position-embedding-type none "
+    "--micro-batch-size 2 --global-batch-size 64 --vocab-size 50257 --bf16 ";
+
+ImportedRun hybrid(const std::string& arguments) {
+  return imported("megatron-args", "pretrain_mamba.py " + kHybrid + arguments);
+}
+
+Failure hybrid_failure(const std::string& arguments) {
+  return import_failure("megatron-args", "pretrain_mamba.py " + kHybrid + arguments);
+}
+
+// The corpus has the same model as a config.json.
+TEST(ImportMegatronHybrid, HasTheParametersOfTheConfigJsonOfTheSameModel) {
+  const ImportedRun run = imported(
+      "megatron-args",
+      "pretrain_mamba.py --num-layers 7 --hidden-size 2688 --num-attention-heads 32 "
+      "--group-query-attention --num-query-groups 2 --kv-channels 128 --ffn-hidden-size 1856 "
+      "--hybrid-layer-pattern MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME "
+      "--mamba-num-heads 64 --num-experts 128 --moe-router-topk 6 --moe-router-enable-expert-bias "
+      "--moe-shared-expert-intermediate-size 3712 --squared-relu --disable-bias-linear "
+      "--normalization RMSNorm --untie-embeddings-and-output-weights --seq-length 4096 "
+      "--position-embedding-type none --vocab-size 131072 --bf16 --micro-batch-size 1 "
+      "--global-batch-size 8 --spec megatron.core.models.hybrid.hybrid_layer_specs "
+      "hybrid_stack_spec --nproc_per_node 8");
+  EXPECT_EQ(run.parameters, 31'577'940'288);
+  EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "52");  // the pattern counts
+  EXPECT_EQ(unknown(run), "");
+}
+
+TEST(ImportMegatronHybrid, APatternSaysTheStagesAndThePredictionModules) {
+  const ImportedRun run =
+      hybrid("--hybrid-layer-pattern 'M-M*-|M-M|M-M-|M*-/*-/*-' --pipeline-model-parallel-size 2");
+  EXPECT_EQ(value_of(run, "model.hybrid_override_pattern"), "\"M-M*-M-MM-M-M*-\"");
+  EXPECT_EQ(value_of(run, "parallel.layout"), "\"Et*5|t*3|t*4|t*3L\"");
+  EXPECT_EQ(value_of(run, "schedule.kind"), "interleaved");
+  EXPECT_EQ(value_of(run, "model.num_nextn_predict_layers"), "2");
+  EXPECT_EQ(value_of(run, "model.mtp_hybrid_override_pattern"), "\"*-\"");
+  EXPECT_EQ(value_of(run, "model.mamba_num_heads"), "32");  // 2 x 1024 / 64
+}
+
+// The older names: the pattern of the 800M model of Megatron-LM's examples, which newer versions
+// write out.
+TEST(ImportMegatronHybrid, SharesOfLayersAreSpreadAsMegatronDoes) {
+  const std::string layers = "--num-layers 48 --is-hybrid-model ";
+  EXPECT_EQ(value_of(hybrid(layers + "--hybrid-attention-ratio 0.08 --hybrid-mlp-ratio 0.5"),
+                     "model.hybrid_override_pattern"),
+            "\"M-M-M--M-*M-M-M-M--*M-M-M-M-*M--M-M-M-*M-M--M-M-\"");
+  EXPECT_EQ(value_of(hybrid("--num-layers 4 --is-hybrid-model"), "model.hybrid_override_pattern"),
+            "MMMM");
+  EXPECT_EQ(value_of(hybrid("--num-layers 4 --hybrid-override-pattern M*M-"),
+                     "model.hybrid_override_pattern"),
+            "\"M*M-\"");
+}
+
+TEST(ImportMegatronHybrid, WhatCannotBeIsRefusedByName) {
+  const auto message = [](const std::string& arguments) {
+    return hybrid_failure(arguments).all.at(0).message;
+  };
+  EXPECT_THAT(message("--hybrid-layer-pattern MGM*"), HasSubstr("gated delta rule"));
+  EXPECT_THAT(message("--hybrid-layer-pattern M+M-"), HasSubstr("latent attention"));
+  EXPECT_THAT(message("--hybrid-layer-pattern MXM"), HasSubstr("letters M, *, E and -"));
+  EXPECT_THAT(message("--hybrid-layer-pattern '||'"), HasSubstr("at least 1 layer"));
+  EXPECT_THAT(message("--hybrid-layer-pattern M*M*/M*/MM"), HasSubstr("the same layers"));
+  EXPECT_THAT(message("--hybrid-layer-pattern 'M*|M*|M*' --pipeline-model-parallel-size 2"),
+              HasSubstr("has 3 stages, which 2 ranks"));
+  EXPECT_THAT(message("--num-layers 4 --hybrid-attention-ratio 0.6 --hybrid-mlp-ratio 0.6"),
+              HasSubstr("more than all layers"));
+  EXPECT_THAT(message("--hybrid-override-pattern M-M- --spec my_model.layers my_spec"),
+              HasSubstr("layers of my_model.layers"));
+  EXPECT_THAT(message("--hybrid-override-pattern M-M- --num-experts 8"), HasSubstr("without E"));
+}
+
+TEST(ImportMegatron, TrainingOfAnotherKindIsRefusedByName) {
+  const auto lines = [](const std::string& arguments) {
+    return import_failure("megatron-args", "pretrain_gpt.py " + kSmall + arguments).lines;
+  };
+  EXPECT_THAT(lines("--perform-rl-step"), ElementsAre(HasSubstr("preferences or rewards")));
+  EXPECT_THAT(lines("--export-kd-teacher-load x"), ElementsAre(HasSubstr("another model")));
+  EXPECT_EQ(unknown(with("--rl-partial-rollouts")), "");
+  const std::string test =
+      "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n"
+      "  --num-attention-heads: 4\n  --seq-length: 128\n";
+  EXPECT_EQ(import_failure("megatron-args", test + "MODE: inference\n").codes, "E336");
+  EXPECT_GT(imported("megatron-args", test + "MODE: pretraining\n").parameters, 0);
+}
+
+TEST(ImportMegatron, TheBatchOfAScheduleOfBatchesIsItsLast) {
+  const std::string small =
+      "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--micro-batch-size 2 --vocab-size 1000 --nproc_per_node 4 --step-batch-size-schedule ";
+  EXPECT_EQ(value_of(imported("megatron-args", small + "'0:16 2.4B:32 12B:64 '"), "batch.global"),
+            "64");
+  EXPECT_EQ(value_of(imported("megatron-args", small + "8"), "batch.global"), "8");
+  for (const char* broken : {"'0:16 1B:'", "'0:16 1B:0'", "x", "':'"})
+    EXPECT_EQ(import_failure("megatron-args", small + broken).codes, "E331") << broken;
+}
+
+TEST(ImportMegatron, NumberFormatsOfBlackwellAssumeIt) {
+  const auto assumed = [](const std::string& arguments) {
+    return value_of(with(arguments), "cluster.preset");
+  };
+  EXPECT_EQ(assumed("--fp8-format e4m3 --fp8-recipe mxfp8"), "dgx-b200");
+  EXPECT_EQ(assumed("--fp4-format e2m1"), "dgx-b200");
+  EXPECT_EQ(assumed("--fp8-format hybrid"), "dgx-h100");
+}
+
+// --- names of Megatron-DeepSpeed's versions
+
+TEST(ImportMegatronDeepSpeed, EverySecondLayerHasExpertsAndEachTokenOne) {
+  const std::string experts = "--deepspeed --num-experts 8 --moe-expert-parallel-size 4 ";
+  const ImportedRun run = with(experts + "--num-layers 4 --nproc_per_node 8");
+  EXPECT_EQ(value_of(run, "model.mlp_only_layers"), "[0, 2]");
+  EXPECT_EQ(value_of(run, "model.num_experts_per_tok"), "1");
+  EXPECT_EQ(value_of(run, "parallel.ep"), "4");
+  EXPECT_EQ(value_of(run, "moe.dispatcher"), "alltoall");
+  EXPECT_EQ(value_of(run, "moe.capacity_factor"), "1");
+  EXPECT_EQ(unknown(run), "");
+  const ImportedRun all = with(experts + "--expert-interval 1 --topk 2");
+  EXPECT_EQ(value_of(all, "model.mlp_only_layers"), "");
+  EXPECT_EQ(value_of(all, "model.num_experts_per_tok"), "2");
+  EXPECT_EQ(value_of(with("--num-experts 8"), "model.mlp_only_layers"), "");
+  const auto lines = [&](const std::string& more) {
+    return import_failure("megatron-args", "pretrain_gpt.py " + kSmall + more).lines;
+  };
+  EXPECT_THAT(lines("--deepspeed --num-experts 8 8 16 16"),
+              ElementsAre(HasSubstr("different numbers of experts")));
+  EXPECT_THAT(lines(experts + "--mlp-type residual"),
+              ElementsAre(HasSubstr("an MLP beside the experts")));
+  EXPECT_THAT(lines(experts + "--expert-interval 0"), ElementsAre(HasSubstr("at least 1")));
+}
+
+TEST(ImportMegatronDeepSpeed, SequencesSplitByUlyssesAreContextParallelism) {
+  const ImportedRun run =
+      with("--deepspeed --ds-sequence-parallel-size 4 --use-flash-attn-v2 --nproc_per_node 8");
+  EXPECT_EQ(value_of(run, "parallel.cp"), "4");
+  EXPECT_EQ(value_of(run, "parallel.cp_comm"), "a2a");
+}
+
+TEST(ImportMegatronDeepSpeed, AStageThatOnlyDeepSpeedsFileSaysIsAskedFor) {
+  EXPECT_THAT(notes(with("--deepspeed")), HasSubstr("-s parallel.zero=N states it"));
+  EXPECT_THAT(notes(with("--deepspeed --zero-stage 0")), Not(HasSubstr("parallel.zero=N")));
+}
+
+// A log of 2020: four replicas' worth of GPUs, of which the pipeline takes all.
+TEST(ImportMegatronDeepSpeed, ThePipelineAndTheBatchOf2020HaveOtherNames) {
+  const ImportedRun run = imported(
+      "megatron-args",
+      "pretrain_gpt2.py --num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--batch-size 4 --vocab-size 1000 --fp16 --deepspeed --model-parallel-size 2 "
+      "--pipe-parallel-size 4 --gas 16 --checkpoint-activations --partition-activations "
+      "--cpu-optimizer --world-size 16");
+  EXPECT_EQ(value_of(run, "parallel.pp"), "4");
+  EXPECT_EQ(value_of(run, "batch.global"), "128");  // 4 x 16 x 2 replicas
+  EXPECT_EQ(value_of(run, "recompute.distribute"), "true");
+  EXPECT_EQ(value_of(run, "offload.optimizer"), "1");
+  EXPECT_EQ(unknown(run), "");
+}
+
+TEST(ImportMegatronDeepSpeed, ModelsOfForksHaveNamesOfTheirOwn) {
+  EXPECT_EQ(value_of(with("--num-key-value-heads 4"), "model.num_key_value_heads"), "4");
+  EXPECT_EQ(value_of(with("--attention-head-type multiquery"), "model.num_key_value_heads"), "1");
+  EXPECT_EQ(value_of(with("--attention-head-type multihead"), "model.num_key_value_heads"), "16");
+  const ImportedRun geglu = with("--glu-activation geglu");
+  EXPECT_EQ(value_of(geglu, "model.gated_mlp"), "true");
+  EXPECT_EQ(value_of(geglu, "model.hidden_act"), "gelu");
+  EXPECT_EQ(value_of(geglu, "model.intermediate_size"), "4096");
+  EXPECT_THAT(
+      import_failure("megatron-args", "pretrain_gpt.py " + kSmall + "--glu-activation reglu").lines,
+      ElementsAre(HasSubstr("a gated MLP with reglu")));
+  EXPECT_EQ(value_of(with("--RMSNorm"), "model.normalization"), "RMSNorm");
+  EXPECT_EQ(value_of(with("--overlapped-distributed-optimizer"), "parallel.zero"), "1");
+  EXPECT_THAT(notes(with("--embed-layernorm")), HasSubstr("--embed-layernorm: not modelled"));
+  EXPECT_EQ(value_of(with("--deepspeed --pipeline-model-parallel-size 4 --enable-zbh1-pipeline"),
+                     "schedule.kind"),
+            "zb-h1");
+}
+
+TEST(ImportMegatronDeepSpeed, TeachersAndFrozenPartsAreRefusedByName) {
+  for (const std::string argument : {"--kd", "--num-layers-teacher 24", "--freeze-LM", "--llm-tp 2",
+                                     "--experimental-attention-variant gated_delta_net"})
+    EXPECT_THAT(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + argument).lines,
+                ElementsAre(HasSubstr("not supported yet: ")))
+        << argument;
+}
+
 TEST(ImportMegatron, DefaultsAreMegatronsAndNotOurs) {
   const ImportedRun run =
       imported("megatron-args",
@@ -289,6 +477,7 @@ TEST(ImportMegatron, TokenizersWithOneVocabularyAreKnown) {
   };
   EXPECT_EQ(vocab("--tokenizer-type GPT2BPETokenizer"), "50257");
   EXPECT_EQ(vocab("--vocab-file vocab.json --merge-file merges.txt"), "50257");
+  EXPECT_EQ(vocab("--vocab-file $3 --merge-file $4"), "50257");  // whatever it is called
   EXPECT_EQ(vocab("--tokenizer-type BertWordPieceLowerCase --vocab-extra-ids 100"), "30622");
   EXPECT_EQ(vocab("--tokenizer-type HuggingFaceTokenizer"), "128256");  // assumed, and said to be
 }
