@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <istream>
 #include <map>
@@ -463,8 +464,10 @@ struct FileText {
   size_t too_large = 0;  // bytes of a file that is larger than allowed
 };
 
+// In English in every locale of the process that the library is part of.
 std::string reason(int error) {
-  return std::error_code(error, std::generic_category()).message();
+  const char* const text = strerrordesc_np(error);
+  return text != nullptr ? text : fmt::format("error {}", error);
 }
 
 // Reads a regular file of at most kMostFileBytes.  Never waits: a pipe without a writer is refused
