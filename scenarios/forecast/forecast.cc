@@ -335,7 +335,12 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
                       .ranks.lanes.span;
   }
   const Time step = cost_of(scenario, result);
-  result.disturbance = compare_with_equal_ranks(priced, now, undisturbed, step, before);
+  const bool contended = now.shared_links || now.interference;
+  std::optional<StepTimes> times;
+  if (options.what_if || !contended) times = step_times(priced, contended, before, step);
+  result.disturbance =
+      compare_with_equal_ranks(priced, now, undisturbed, before,
+                               times ? std::optional(times->without_contention) : std::nullopt);
   result.disturbance->critical_rank =
       rank_name(priced, result.account.critical_role, ranks.last_lane);
   if (options.trace)
@@ -344,13 +349,11 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
                         : trace_ranks(priced, interference, options.trace_ranks, lane_options);
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    const bool contended = now.shared_links || now.interference;
-    const StepTimes times = step_times(priced, contended, before, step);
     result.what_if_left_out =
         !options.every_what_if && has_long_what_ifs(scenario, now.lanes, ranks);
-    if (!result.what_if_left_out) result.what_if = what_if_of_ranks(priced, critical, times);
+    if (!result.what_if_left_out) result.what_if = what_if_of_ranks(priced, critical, *times);
     result.what_if_without_contention = contended;
-    if (contended) result.disturbance->without_contention = times.without_contention;
+    if (contended) result.disturbance->without_contention = times->without_contention;
   }
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;

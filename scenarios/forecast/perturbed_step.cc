@@ -262,7 +262,8 @@ std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& a
 }
 
 Disturbance compare_with_equal_ranks(const PricedStep& step, const RankRun& run,
-                                     const Account& undisturbed, Time now, Time before) {
+                                     const Account& undisturbed, Time before,
+                                     std::optional<Time> alone) {
   const Scenario& scenario = *step.scenario;
   const OpGraph& graph = step.graph;
   const LaneSet& lanes = run.lanes;
@@ -277,12 +278,12 @@ Disturbance compare_with_equal_ranks(const PricedStep& step, const RankRun& run,
   d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
   std::tie(d.slow_ranks, d.fast_ranks) = slower_and_faster_ranks(lanes, graph.roles.size());
   d.slow_links = ranks_on_slow_links(scenario, graph);
-  if (d.jitter || d.shared_links || d.interference) return d;
+  if (d.jitter || !alone) return d;
   const Time worth_telling = before / 1000;
   Time sum{};
-  for (const auto& of_role : own_delay(lanes, undisturbed, now)) {
+  for (const auto& of_role : own_delay(lanes, undisturbed, *alone)) {
     for (const Time own : of_role) {
-      const Time waited = now - before - own;
+      const Time waited = *alone - before - own;
       if (waited <= worth_telling) continue;
       ++d.waiting;
       sum += waited;

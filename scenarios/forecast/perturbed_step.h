@@ -107,9 +107,11 @@ std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& a
                                      const StepTimes& times);
 
 // How a run compares with the step of equal ranks.  `undisturbed` is the account of that step,
-// `now` what the run costs and `before` what that step does.
+// `before` what it costs, and `alone` what the run costs without contention; where that is not
+// known, nobody is said to wait.
 Disturbance compare_with_equal_ranks(const PricedStep& step, const RankRun& run,
-                                     const Account& undisturbed, Time now, Time before);
+                                     const Account& undisturbed, Time before,
+                                     std::optional<Time> alone);
 
 // Books waits for other stages that the step of equal ranks does not have to `cause` (straggler or
 // contention), which is what made them; without stragglers, waits in a collective too.  The time

@@ -480,8 +480,8 @@ ModelSize size_model(const std::string& subject, const std::optional<std::string
         "cluster",
         scalar_value(cluster_with(options.gpu.empty() ? "h100-sxm" : options.gpu) + " x 1"));
   // How many positions the model has is known only once it is resolved, so that is done first with
-  // sequences that are short enough for any model.
-  constexpr int64_t kShortest = 16;
+  // sequences that are short enough for any model, and have a compressed key of any.
+  constexpr int64_t kShortest = 128;
   const auto with_batch = [&](int64_t seq) {
     ScenarioDocument d = document;
     if (!says_batch) d.set("batch", default_batch(seq));
