@@ -377,8 +377,8 @@ void run_ranks_if_quick(const PricedStep& step, const std::optional<Interference
       return;
     } catch (const TooManyTurns&) {
       result.scenario.warnings.push_back(interference_left_out(
-          "where ranks differ or share links and that takes more than some ten seconds; on "
-          "simulates it all the same"));
+          "where ranks differ or share links and that takes more than some seconds; on simulates "
+          "it all the same"));
     } catch (const TooLongForLanes&) {
       result.scenario.warnings.push_back(
           interference_left_out("where ranks differ and take more than 19 minutes with it"));

@@ -3,7 +3,7 @@
 //
 // They do where the cost table of the GPU has measured factors.  `auto`, the default, leaves it out
 // of steps that are too long to be counted in fractions of picoseconds, and where ranks differ or
-// share links and every op of all of them would be an event: where that takes more than some ten
+// share links and every op of all of them would be an event: where that takes more than some
 // seconds (forecast.cc).
 #pragma once
 

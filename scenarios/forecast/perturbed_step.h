@@ -39,7 +39,7 @@ struct RankRun {
 constexpr int64_t kQuickTurns = 20'000'000;
 constexpr int64_t kQuickRanks = 4096;
 // contention.interference: auto, of all replicas together.
-constexpr int64_t kSlowingTurns = 10 * kQuickTurns;
+constexpr int64_t kSlowingTurns = 2 * kQuickTurns;
 
 class RankSimulation {
  public:

@@ -1450,7 +1450,7 @@ inline constexpr Field kFields[] = {
     {.path = "contention.interference",
      .type = FieldType::choice,
      .summary = "compute and communication beside each other slow each other down, as measured; "
-                "auto: where that was measured and takes no more than some ten seconds",
+                "auto: where that was measured and takes no more than some seconds",
      .fallback = "auto",
      .reason = "they use the same multiprocessors and the same memory",
      .choices = kInterferences,

@@ -760,6 +760,18 @@ bool is_private(const Traffic& traffic) {
   });
 }
 
+// Of all roles together.
+int64_t ops_of_a_lane(const OpGraph& graph) {
+  int64_t ops = 0;
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass)
+        ops += std::ssize(graph.passes[static_cast<size_t>(item.pass)].ops);
+    }
+  }
+  return ops;
+}
+
 // The step on shared links, of one lane of each kind.  Links are counted as far as they can be full
 // (folded_traffic.cc).
 ContentionResult run_folded_traffic(const OpGraph& graph, const Prices& prices,
@@ -844,6 +856,9 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
                                        options.merge, options.record);
   }
   const LaneSet& run_lanes = folded ? folded->lanes : lanes;
+  // Mostly more turns than ops, and none is needed to know that they are too many.
+  if (run_lanes.lanes() > options.most_turns / std::max<int64_t>(1, ops_of_a_lane(graph)))
+    throw TooManyTurns(Time{});
   const auto make_engine = [&] {
     return contention::Engine(graph, prices, run_lanes, traffic, interference, options,
                               folded ? &*folded : nullptr, contention::groups_of_axes(run_lanes));

@@ -100,7 +100,8 @@ struct LaneOptions {
   bool record = false;  // account and critical path of one lane ...
   int64_t lane = -1;    // ... this one; -1: the one that ends last
   bool ops = false;     // with `record`: also start and end of every op of it
-  // The contention engine throws TooManyTurns rather than take more: about 20 million a second.
+  // The contention engine throws TooManyTurns rather than take more: about 20 million a second, and
+  // some million where thousands of lanes differ.
   int64_t most_turns = INT64_MAX;
 };
 
