@@ -355,6 +355,16 @@ TEST(ImportNemoDefaults, APackageIsNoDeeperThanAText) {
   EXPECT_EQ(of("a" + deep, leaf), "E105");
 }
 
+TEST(ImportNemoDefaults, WhatIsUnknownIsPlacedInItsFile) {
+  const ImportedRun run = composed("defaults:\n  - .@model: sizes\n" + nemo("  of_the_root: 2\n"),
+                                   {{{"sizes.yaml", "\n\n  of_the_other: 1\n"}}});
+  ASSERT_EQ(run.unknown.size(), 2U);
+  EXPECT_EQ(run.unknown[0].file, "sizes.yaml");
+  EXPECT_EQ(run.unknown[0].line, 3);
+  EXPECT_EQ(run.unknown[1].file, "file");
+  EXPECT_THAT(run.scenario, HasSubstr("of_the_other in line 3 of sizes.yaml"));
+}
+
 TEST(ImportNemoDefaults, OnlyFilesOfTheFolderAreRead) {
   const Beside beside{
       {{"../out/secret.yaml", "num_layers: 7\n"}, {"sizes/../x.yaml", "num_layers: 8\n"}}};
@@ -587,6 +597,42 @@ TEST(ImportAxolotl, ModelsOfTheHubArePresets) {
     EXPECT_GT(imported("auto", text).parameters, 0) << line;
   }
   EXPECT_GT(models, 20);
+}
+
+// The corpus has config.json files of the same models, and their parameters.
+TEST(ImportAxolotl, ModelsOfTheHubHaveTheParametersOfTheirConfigJson) {
+  std::map<std::string, std::string> parameters;  // by the preset
+  std::istringstream rows(import_sample("corpus/expected.csv"));
+  for (std::string row; std::getline(rows, row);)
+    if (const size_t at = row.find(".config.json,hf,,"); at != std::string::npos)
+      parameters[row.substr(0, at)] = row.substr(at + 17, row.find(',', at + 17) - at - 17);
+  std::ifstream lines(STEPCAST_SOURCE_DIR "/scenarios/frameworks/imports/hub_models.yaml");
+  int compared = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with('#') || !parameters.contains(line.substr(colon + 2))) continue;
+    ++compared;
+    const std::string text = "base_model: " + line.substr(0, colon) +
+                             "\nmicro_batch_size: 1\ndatasets: []\nsequence_len: 64\n";
+    EXPECT_EQ(std::to_string(imported("auto", text).parameters),
+              parameters.at(line.substr(colon + 2)))
+        << line;
+  }
+  EXPECT_GE(compared, 8);
+}
+
+TEST(ImportAxolotl, SequencesThatAreAssumedFitThePreset) {
+  const std::string keys = "micro_batch_size: 2\ndatasets: []\n";
+  EXPECT_EQ(value_of(imported("auto", "base_model: gpt2\n" + keys), "batch.seq"), "1024");
+  EXPECT_EQ(value_of(imported("auto", "base_model: Qwen/Qwen3-8B\n" + keys), "batch.seq"), "4096");
+}
+
+TEST(ImportAxolotl, ChangesOfTheModelAreNoPreset) {
+  const std::string file = "base_model: gpt2\nmicro_batch_size: 2\ndatasets: []\n";
+  EXPECT_EQ(import_failure("auto", file + "base_model_config: a/b\n").codes, "E332");
+  EXPECT_EQ(import_failure("auto", file + "overrides_of_model_config: {n_layer: 2}\n").codes,
+            "E332");
+  EXPECT_GT(imported("auto", file + "base_model_config: gpt2\n").parameters, 0);
 }
 
 TEST(ImportAxolotl, AdaptersAndRewardsAreRefusedByName) {
