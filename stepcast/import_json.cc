@@ -12,6 +12,7 @@ std::string import_json(const ImportedRun& run) {
     json.member("without_effect", run.ignored);
     json.objects("unknown", run.unknown, [&](const UnknownPlace& u) {
       json.member("name", u.name);
+      json.member("file", u.file);
       json.member("line", u.line);
       json.member("col", u.column);
       if (!u.near.empty()) json.member("did_you_mean", u.near);

@@ -37,7 +37,6 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr size_t kMostNodes = 1'000'000;
-constexpr size_t kMostNesting = 64;
 
 struct Stop {};  // the problem has been added; parsing cannot go on
 

@@ -13,6 +13,9 @@
 
 namespace stepcast {
 
+// How deep collections may be nested in a text.
+inline constexpr size_t kMostNesting = 64;
+
 // Parses the text of `source`.  Adds E100-E106 problems and returns a null value where it cannot go
 // on.
 Value parse_yaml(Problems& problems, const SourceRef& source);

@@ -4,8 +4,8 @@
 // What an entry means: "The Defaults List" of the documentation of
 // https://github.com/facebookresearch/hydra.  "- training: gpt3/5b" is
 // training/gpt3/5b.yaml below the key `training`; "- .@model.encoder: base" is base.yaml beside
-// the file, below model.encoder; what stands before "_self_", or in a list without it, gives way to
-// the file's own keys.
+// the file, below model.encoder; "- override training: b" chooses another file of a group; what
+// stands before "_self_", or in a list without it, gives way to the file's own keys.
 #pragma once
 
 #include <string>
@@ -16,16 +16,19 @@
 
 namespace stepcast {
 
-// An entry whose file cannot be found, as it is written, and where its keys would be:
-// "training.model".
+// An entry that gives nothing: as it is written, where its keys would be ("training.model"), and
+// why.
 struct MissingFile {
-  std::string package, written;
+  std::string package, written, why;
 };
 
 // Puts the files that `defaults` names into `root`, their own `defaults` included.  A word
-// "training=llama/llama3_8b" of in.given chooses another file of a group.  Returns what is missing
-// and neither optional, null nor Hydra's own.  Adds the problems of files that are no YAML.
-// Whatever is in the files, the work is bounded: at most 64 files are read, 8 deep.
+// "training=llama/llama3_8b" of in.given chooses another file of a group.  Returns the entries that
+// give nothing and are neither optional, null nor Hydra's own.
+//
+// Adds the problems of files that are no YAML, E105 where the keys of a file would be nested too
+// deeply, E111 for files outside the folder of the first one.  Whatever is in the files, the work
+// is bounded: at most 64 are read, 8 deep, and of 4 MiB together (E106).
 std::vector<MissingFile> compose_defaults(Value& root, const ImportSources& in);
 
 }  // namespace stepcast

@@ -33,6 +33,10 @@ std::optional<bool> truth(std::string_view word) {
   return {};
 }
 
+bool is_off(const Value& v) {
+  return v.is_scalar() && truth(v.text) == false;
+}
+
 // A command line may give a list where a single word is meant; its first item counts.
 std::string_view first_text(const Value& v) {
   if (v.is_scalar()) return v.text;
@@ -278,8 +282,9 @@ ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_
     }
     // An argument without a value does not erase what another name of the same argument says.
     const std::string name(m.row->name);
-    if (is_none(a.value) && given_.count(name) != 0 && given_.at(name).argument.name != a.name)
-      continue;
+    const auto before = given_.find(name);
+    const bool other = before != given_.end() && before->second.argument.name != a.name;
+    if (other && (is_none(a.value) || (a.listed && is_off(a.value) != m.negated))) continue;
     given_[name] = {a, m.negated};
   }
   // Where thousands are unknown the file is of another kind, and nobody reads them all.
@@ -323,7 +328,11 @@ void ArgumentReader::refuse_value(std::string_view name, const std::string& expe
 std::optional<int64_t> ArgumentReader::whole(std::string_view name) const {
   const Given* g = find(name);
   if (g == nullptr) return {};
-  const std::optional<int64_t> n = python_whole(first_text(g->argument.value));
+  const std::string_view text = first_text(g->argument.value);
+  std::optional<int64_t> n = python_whole(text);
+  // A list that is printed is one text.
+  if (const auto list = n ? std::nullopt : python_list(text); list && !list->empty())
+    n = list->front();
   if (!n) refuse_value(name, "a whole number");
   if (n && *n > kMostWhole) {
     refuse(name, "must be at most 10^9");

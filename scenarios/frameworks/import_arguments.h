@@ -27,6 +27,7 @@ struct Argument {
   std::string name;     // normal form (argument_name)
   std::string written;  // as the file has it: "--num-layers", "parallelism.tp"
   Value value;          // null: stated to be unset; a flag without a value: "true"
+  bool listed = false;  // of a list of all arguments, whether or not somebody gave them
 };
 
 // "--num-layers" -> "num_layers".
@@ -122,7 +123,8 @@ struct UnknownArgument {
 //   E331 a value that cannot be read
 class ArgumentReader {
  public:
-  // Later arguments replace earlier ones of the same name, as on a command line.
+  // Later arguments replace earlier ones of the same name, as on a command line; in a list of all
+  // arguments what is off under one name does not replace what is on under another of the row.
   // REQUIRES: `table` lives as long.
   ArgumentReader(std::span<const CostArgument> table, std::string_view list,
                  const std::vector<Argument>& arguments, Problems& problems);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// import_axolotl: axolotl's YAML.  It names a model of the Hub, whose sizes are in the model's
-// config.json: --model.
+// import_axolotl: axolotl's YAML.  It names a model of the Hub, whose sizes are those of a preset
+// (imports/hub_models.yaml) or in the model's config.json: --model.
 //
 // Names and defaults: src/axolotl/utils/schemas/ of https://github.com/axolotl-ai-cloud/axolotl
 #include <embedded/import_lists.h>
@@ -10,6 +10,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/presets.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -194,14 +195,26 @@ constexpr CostArgument kAxolotl[] = {
     {"activation_offloading", "offload", As::left_out("false")},
 };
 
-// The preset with the sizes of a model of the Hub; empty: there is none.
-std::string preset_of_hub(const std::string& name, Problems& problems) {
+// The preset with the sizes of the file's model; empty: there is none, or the file changes them.
+std::string preset_of_hub(const Value& file, const std::string& name, Problems& problems) {
+  for (const Member& m : file.members)
+    if (const bool changes = m.key == "base_model_config" || m.key == "overrides_of_model_config";
+        changes && m.value.kind != Value::Kind::null && m.value.text != name)
+      return {};
   for (const auto& [path, text] : import_lists()) {
     if (!path.ends_with("hub_models.yaml")) continue;
     const Value models = parse_embedded(problems, "presets of models of the Hub", text);
     if (const Value* preset = models.find(name)) return preset->text;
   }
   return {};
+}
+
+// How long the sequences of a preset can be; 0: it does not say.
+int64_t positions_of_preset(const std::string& preset, Problems& problems) {
+  const auto text = preset_text(PresetKind::model, preset);
+  const Value model = text ? parse_embedded(problems, preset, *text) : Value{};
+  const Value* positions = model.find("max_position_embeddings");
+  return positions == nullptr ? 0 : python_whole(positions->text).value_or(0);
 }
 
 }  // namespace
@@ -225,9 +238,10 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   Importing importing{reader, in, cluster, draft};
   axolotl_parts(importing);
   if (in.problems.any()) return;
-  const std::string preset = preset_of_hub(name, in.problems);
+  const std::string preset = preset_of_hub(file, name, in.problems);
   if (!preset.empty() && in.config == nullptr && !in.states_a_model()) {
     draft.set_text("model.preset", preset, {fmt::format("base_model {}", name), base->mark});
+    importing.max_positions = positions_of_preset(preset, in.problems);
   } else {
     const auto positions =
         draft_model_beside(in, fmt::format("axolotl's file names {}, and", name), draft, counts);

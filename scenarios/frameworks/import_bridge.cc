@@ -212,6 +212,15 @@ void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& i
   draft_megatron(reader, cluster, draft, has_model);
 }
 
+void refuse_peft(const Value& file, const ImportSources& in) {
+  const Value* peft = file.find("peft");
+  if (peft == nullptr || peft->kind == Value::Kind::null) return;
+  if (peft->is_scalar() && (peft->text == "null" || peft->text == "None")) return;
+  if (peft->kind != Value::Kind::scalar && peft->members.empty()) return;
+  in.problems.add("E130", "not supported yet: training of a part of the parameters (peft)",
+                  peft->mark, 1, {}, "what is forecast trains all parameters on one loss");
+}
+
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts) {
   const SourceRef written = bridge_configuration(in);
@@ -221,6 +230,8 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
   if (file.find("model") == nullptr || !file.find("model")->is_mapping())
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
                            {}, "a configuration of Megatron-Bridge has model, train, ddp, ...");
+  refuse_peft(file, in);
+  if (in.problems.any()) return;
   BridgeFile bridge;
   std::vector<Argument> arguments = bridge.read(file);
   draft_megatron_file(arguments, in, cluster, draft, counts);

@@ -103,7 +103,7 @@ constexpr CostArgument kMegatron[] = {
     {"use_bnb_optimizer", "optimizer", As::left_out("false")},
     {"experimental_attention_variant", "model"},
     {"embed_layernorm", "model", As::left_out("false")},
-    {"language_model_type", "model", As::left_out("none"), "model_provider"},
+    {"language_model_type", "model", As::left_out("none|gpt"), "model_provider"},
     {"heterogeneous_layers_config_path", "model"},
     {"heterogeneous_layers_config_encoded_json", "model"},
 
@@ -113,6 +113,7 @@ constexpr CostArgument kMegatron[] = {
     {"moe_enable_deepep", "moe.dispatcher"},
     {"moe_expert_capacity_factor", "moe.capacity_factor", As::input(), "moe_train_capacity_factor"},
     {"moe_pad_expert_input_to_capacity", "moe.pad_to_capacity"},
+    {"moe_token_dropping", "moe.capacity_factor"},  // Megatron-DeepSpeed
     {"moe_grouped_gemm", "moe.grouped_gemm"},
     {"moe_permute_fusion", "moe.permute_fusion"},
     {"moe_router_fusion", "moe.router_fusion"},
@@ -127,12 +128,14 @@ constexpr CostArgument kMegatron[] = {
     // Layout.
     // Before there were pipelines (2020) tp was all of model parallelism.
     {"tensor_model_parallel_size", "parallel.tp", As::input(), "model_parallel_size"},
-    {"pipeline_model_parallel_size", "parallel.pp", As::input(), "pipe_parallel_size"},
+    {"pipeline_model_parallel_size", "parallel.pp"},
+    {"pipe_parallel_size", "parallel.pp"},  // of 2020 and DeepSpeed's: 0 is none
     {"context_parallel_size", "parallel.cp"},
     {"ds_sequence_parallel_size", "parallel.cp"},  // DeepSpeed-Ulysses
     {"ds_sequence_parallel_fpdt", "parallel.cp", As::left_out("false")},
     {"expert_model_parallel_size", "parallel.ep", As::input(), "moe_expert_parallel_size"},
     {"expert_tensor_parallel_size", "parallel.etp"},
+    {"enable_expert_tensor_parallelism", "parallel.etp"},  // Megatron-DeepSpeed
     {"sequence_parallel", "parallel.sp"},
     {"num_layers_per_virtual_pipeline_stage", "parallel.vpp"},
     {"num_virtual_stages_per_pipeline_rank", "parallel.vpp"},
@@ -331,6 +334,7 @@ std::optional<Argument> printed_argument(std::string_view line, const SourceRef&
   a.value.kind = Value::Kind::scalar;
   a.value.mark = {source, number, static_cast<int>(value) + 1};
   a.value.text = std::string(text);
+  a.listed = true;
   return a;
 }
 

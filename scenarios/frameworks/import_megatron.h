@@ -29,6 +29,10 @@ void draft_megatron(const ArgumentReader& arguments, const ImportCluster& cluste
 void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& in,
                          const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts);
 
+// Adds E130 where a file of Megatron-Bridge or NeMo 2 says `peft`: adapters are trained in place of
+// the model.
+void refuse_peft(const Value& file, const ImportSources& in);
+
 // A variable of the environment, if it is one that changes how collectives or kernels run; sets
 // what it switches.
 void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/plan.h"
+#include "scenarios/frameworks/hybrid_pattern.h"
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/schema/keys.h"
@@ -69,127 +70,10 @@ struct MegatronSizes {
 
 // --- model
 
-constexpr int64_t kMostLayers = 100'000;
 constexpr int64_t kMostSize = int64_t{1} << 40;
 
 std::string list_text(const std::vector<int64_t>& items) {
   return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-// A model of one branch a layer: M a state space, * attention, E experts, - an MLP.
-struct Hybrid {
-  std::string layers;           // "M-M*M-"
-  std::vector<int64_t> stages;  // how many layers each stage has; one entry: no stages are said
-  std::string prediction;       // the layers of a prediction module, or empty
-  int64_t predictions = 0;      // how many modules
-  Origin why = "";
-};
-
-// A pattern of `layers` with these shares of attention and MLPs, spread evenly
-// (pattern_from_ratios() of megatron/core/models/hybrid/hybrid_layer_allocation.py).
-std::string pattern_of_ratios(int64_t layers, double attention, double mlp) {
-  std::string pattern(static_cast<size_t>(layers), 'M');
-  const auto share = [&](double ratio) {
-    return static_cast<int64_t>(std::nearbyint(static_cast<double>(layers) * ratio));
-  };
-  int64_t recurrent = layers - share(attention);
-  const double section = static_cast<double>(recurrent) / static_cast<double>(share(attention) + 1);
-  const auto spread = [&](char letter, double first) {
-    double left = first;
-    for (char& c : pattern) {
-      if (c != 'M') continue;
-      if (left < 0.5)
-        c = letter, left += first;
-      else
-        left -= 1;
-    }
-  };
-  spread('*', section);
-  if (const int64_t mlps = share(mlp); mlps > 0) {
-    recurrent -= mlps;
-    spread('-', static_cast<double>(recurrent) / static_cast<double>(mlps));
-  }
-  return pattern;
-}
-
-// What the pattern says, "M-M*|M-M*/*E/*E": `|` between the stages, and behind `/` the layers of
-// each prediction module.  Nothing, and a problem, where it cannot be.
-std::optional<Hybrid> read_pattern(const ArgumentReader& a, std::string_view name,
-                                   std::string_view pattern) {
-  Hybrid hybrid;
-  hybrid.why = a.origin(name);
-  const size_t slash = std::min(pattern.find('/'), pattern.size());
-  hybrid.stages.push_back(0);
-  for (const char c : pattern.substr(0, slash)) {
-    if (c == '|') {
-      hybrid.stages.push_back(0);
-      continue;
-    }
-    if (c == 'G' || c == 'D' || c == '+') {
-      a.problems().add("E130",
-                       fmt::format("not supported yet: {} in a pattern of layers (letter {})",
-                                   c == 'G'   ? "the gated delta rule"
-                                   : c == 'D' ? "sparse attention"
-                                              : "latent attention",
-                                   c),
-                       a.mark(name), 1, a.why(name));
-      return {};
-    }
-    if (std::string_view("M*E-").find(c) == std::string_view::npos) {
-      a.refuse(name, "must be of the letters M, *, E and -, with | between stages");
-      return {};
-    }
-    hybrid.layers += c;
-    ++hybrid.stages.back();
-  }
-  if (hybrid.layers.empty() || hybrid.layers.size() > kMostLayers) {
-    a.refuse(name, "must name at least 1 layer and at most 100000");
-    return {};
-  }
-  for (std::string_view rest = pattern.substr(slash); !rest.empty();) {
-    rest.remove_prefix(1);
-    const std::string_view module = rest.substr(0, rest.find('/'));
-    rest.remove_prefix(module.size());
-    if (module.empty()) continue;
-    if (!hybrid.prediction.empty() && hybrid.prediction != module) {
-      a.refuse(name, "must have the same layers in all prediction modules");
-      return {};
-    }
-    hybrid.prediction = module;
-    ++hybrid.predictions;
-  }
-  return hybrid;
-}
-
-// --hybrid-layer-pattern, until 2025 --hybrid-override-pattern, or shares of attention and MLPs
-// (--hybrid-attention-ratio).  Nothing where the model is no hybrid.
-std::optional<Hybrid> hybrid_of(const ArgumentReader& a) {
-  const bool ratios = a.flag("is_hybrid_model") ||
-                      a.real("hybrid_attention_ratio").value_or(0) > 0 ||
-                      a.real("hybrid_mlp_ratio").value_or(0) > 0;
-  if (!a.given("hybrid_layer_pattern") && !ratios) return {};
-  const std::string_view sign = a.given("hybrid_layer_pattern")     ? "hybrid_layer_pattern"
-                                : a.given("hybrid_attention_ratio") ? "hybrid_attention_ratio"
-                                : a.given("hybrid_mlp_ratio")       ? "hybrid_mlp_ratio"
-                                                                    : "is_hybrid_model";
-  // Layers of another specification may mean anything by the letters.
-  const std::vector<std::string> spec = a.words("spec");
-  if (!spec.empty() && spec.front().find("mamba") == std::string::npos &&
-      spec.front().find("hybrid") == std::string::npos) {
-    a.problems().add(
-        "E130",
-        fmt::format("not supported yet: layers of {}, beside {}", spec.front(), a.why(sign)),
-        a.mark("spec"));
-    return {};
-  }
-  if (a.given("hybrid_layer_pattern"))
-    return read_pattern(a, "hybrid_layer_pattern", a.word("hybrid_layer_pattern"));
-  const int64_t layers = a.whole("num_layers", 0);
-  const double attention = a.real("hybrid_attention_ratio").value_or(0);
-  const double mlp = a.real("hybrid_mlp_ratio").value_or(0);
-  if (attention + mlp > 1) a.refuse(sign, "is more than all layers, with the MLPs");
-  if (layers < 1 || layers > kMostLayers || attention + mlp > 1) return {};
-  return read_pattern(a, sign, pattern_of_ratios(layers, attention, mlp));
 }
 
 class ModelDraft {
@@ -321,7 +205,7 @@ class ModelDraft {
                                    : "Megatron's default: 4 times --hidden-size");
     }
     // NeMo and Megatron-DeepSpeed write it small; variants of the numerics cost the same.
-    std::string norm = a_.word("normalization", a_.flag("RMSNorm") ? "RMSNorm" : "LayerNorm");
+    std::string norm = a_.flag("RMSNorm") ? "RMSNorm" : a_.word("normalization", "LayerNorm");
     if (norm == "rmsnorm") norm = "RMSNorm";
     for (const char* variant : {"layernorm", "layernorm1p", "low_precision_layernorm"})
       if (norm == variant) norm = "LayerNorm";
@@ -569,18 +453,30 @@ class ModelDraft {
         a_.problems().add("E130", "layers of several architectures are not supported yet",
                           a_.mark(name), 1, a_.why(name));
     struct Training {
-      const char *name, *what;
+      const char* name;
+      bool is_on;
+      const char* what;
     };
-    for (const Training& t : {Training{"perform_rl_step", "training by preferences or rewards"},
-                              Training{"export_kd_teacher_load", "learning from another model"},
-                              Training{"num_layers_teacher", "learning from another model"},
-                              Training{"kd", "learning from another model"},
-                              Training{"freeze_LM", "training of a part of the parameters"},
-                              Training{"experimental_attention_variant", "layers of a variant"},
-                              Training{"llm_tp", "parts of a model on GPUs of their own"},
-                              Training{"t5_swiglu", "a gated MLP of T5's kind"},
-                              Training{"flextron", "models of several sizes trained as one"}})
-      if (a_.given(t.name) && a_.word(t.name) != "False" && a_.word(t.name) != "false")
+    const auto text = [&](const char* name) {
+      return a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false";
+    };
+    const auto flag = [&](const char* name) { return a_.flag(name); };
+    const auto above = [&](const char* name, int64_t n) { return a_.whole(name, n) > n; };
+    const char* variant = "experimental_attention_variant";
+    for (const Training& t :
+         {Training{"perform_rl_step", flag("perform_rl_step"),
+                   "training by preferences or rewards"},
+          Training{"export_kd_teacher_load", text("export_kd_teacher_load"),
+                   "learning from another model"},
+          Training{"num_layers_teacher", above("num_layers_teacher", 0),
+                   "learning from another model"},
+          Training{"kd", flag("kd"), "learning from another model"},
+          Training{"freeze_LM", flag("freeze_LM"), "training of a part of the parameters"},
+          Training{variant, text(variant), "layers of a variant"},
+          Training{"llm_tp", above("llm_tp", 1), "parts of a model on GPUs of their own"},
+          Training{"t5_swiglu", flag("t5_swiglu"), "a gated MLP of T5's kind"},
+          Training{"flextron", flag("flextron"), "models of several sizes trained as one"}})
+      if (t.is_on)
         a_.problems().add("E130", fmt::format("not supported yet: {} ({})", t.what, a_.why(t.name)),
                           a_.mark(t.name));
     if (!hybrid_ && a_.whole("moe_latent_size", 0) > 0) draft_.left_out(a_.why("moe_latent_size"));
@@ -633,10 +529,15 @@ class LayoutDraft {
       size("ds_sequence_parallel_size", "parallel.cp", s_.cp);
       if (s_.cp > 1) draft_.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
     }
-    size("pipeline_model_parallel_size", "parallel.pp", s_.pp);
+    size(a_.given("pipeline_model_parallel_size") ? "pipeline_model_parallel_size"
+                                                  : "pipe_parallel_size",
+         "parallel.pp", s_.pp);
     if (a_.given("num_experts")) {
       size("expert_model_parallel_size", "parallel.ep", s_.ep);
-      if (s_.etp > 1 || a_.given("expert_tensor_parallel_size"))
+      if (a_.flag("deepspeed"))
+        draft_.set("parallel.etp", s_.etp,
+                   a_.origin("enable_expert_tensor_parallelism", "DeepSpeed's default"));
+      else if (s_.etp > 1 || a_.given("expert_tensor_parallel_size"))
         draft_.set("parallel.etp", s_.etp,
                    a_.origin("expert_tensor_parallel_size",
                              "Megatron's default: that of the other layers"));
@@ -1124,13 +1025,7 @@ class RunDraft {
         draft_.note(fmt::format("{}: costed as deepep", a_.why("moe_flex_dispatcher_backend")));
     }
     draft_.set_text("moe.dispatcher", dispatcher, why);
-    if (const auto factor = a_.real("moe_expert_capacity_factor"); factor && *factor > 0)
-      draft_.set("moe.capacity_factor", a_.word("moe_expert_capacity_factor"),
-                 a_.origin("moe_expert_capacity_factor"));
-    if (deepspeed && !a_.given("moe_expert_capacity_factor"))
-      draft_.set("moe.capacity_factor", int64_t{1}, "DeepSpeed's default");
-    if (deepspeed) draft_.set("moe.pad_to_capacity", true, "DeepSpeed's experts");
-    copy_if_on("moe_pad_expert_input_to_capacity", "moe.pad_to_capacity");
+    if (!deepspeed || a_.flag("moe_token_dropping", true)) write_capacity(deepspeed);
     draft_.set("moe.grouped_gemm", a_.flag("moe_grouped_gemm"),
                a_.origin("moe_grouped_gemm", "Megatron's default"));
     draft_.set("moe.permute_fusion", a_.flag("moe_permute_fusion"),
@@ -1141,6 +1036,16 @@ class RunDraft {
       draft_.set_text("moe.routing", "balanced", a_.origin("moe_router_force_load_balancing"));
     copy_if_on("overlap_moe_expert_parallel_comm", "overlap.ep");
     if (a_.flag("delay_wgrad_compute")) left_out("delay_wgrad_compute");
+  }
+
+  void write_capacity(bool deepspeed) {
+    if (const auto factor = a_.real("moe_expert_capacity_factor"); factor && *factor > 0)
+      draft_.set("moe.capacity_factor", a_.word("moe_expert_capacity_factor"),
+                 a_.origin("moe_expert_capacity_factor"));
+    if (deepspeed && !a_.given("moe_expert_capacity_factor"))
+      draft_.set("moe.capacity_factor", int64_t{1}, "DeepSpeed's default");
+    if (deepspeed) draft_.set("moe.pad_to_capacity", true, "DeepSpeed's experts");
+    copy_if_on("moe_pad_expert_input_to_capacity", "moe.pad_to_capacity");
   }
 
   void write_kernels() {
@@ -1326,10 +1231,12 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   MegatronSizes sizes;
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
   sizes.cp = a.whole("context_parallel_size", a.whole("ds_sequence_parallel_size", 1));
-  sizes.pp = a.whole("pipeline_model_parallel_size", 1);
+  sizes.pp = a.whole("pipeline_model_parallel_size", a.whole("pipe_parallel_size", 1));
+  if (!a.given("pipeline_model_parallel_size") && sizes.pp == 0) sizes.pp = 1;
   const bool experts = a.whole("num_experts", 0) > 1;
   sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
-  sizes.etp = experts ? a.whole("expert_tensor_parallel_size", sizes.tp) : 1;
+  const bool split = !a.flag("deepspeed") || a.flag("enable_expert_tensor_parallelism");
+  sizes.etp = experts ? a.whole("expert_tensor_parallel_size", split ? sizes.tp : 1) : 1;
   if (refuse_experts_without_number(a) || !sensible(a, sizes)) return;
   const JobGpus job = job_gpus(a, sizes);
   if (job.gpus > kMostGpus)
@@ -1346,7 +1253,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   ImportCluster of_its_time = cluster;
   if (cluster.assumed && software.old()) of_its_time.preset = "dgx-a100-80g";
   // GPUs before Blackwell have no such number formats.
-  if (cluster.assumed && (a.word("fp8_recipe") == "mxfp8" || a.given("fp4")))
+  if (cluster.assumed && ((a.given("fp8") && a.word("fp8_recipe") == "mxfp8") || a.given("fp4")))
     of_its_time.preset = "dgx-b200";
   draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)

@@ -222,12 +222,12 @@ class NemoFile {
     struct Part {
       std::string_view key, part;
     };
-    // A reward model has the key, whatever its value is.
-    constexpr std::array<Part, 5> kParts{
+    constexpr std::array<Part, 6> kParts{
         {{"model.hyena.", "layers of convolutions (Hyena)"},
          {"model.retro.", "retrieval (RETRO)"},
          {"model.dec_cross_attention", "retrieval (RETRO)"},
          {"model.virtual_prompt_style", "training of a part of the parameters"},
+         {"model.kd_teacher_restore_from_path", "learning from another model"},
          {"model.output_sequence", "training by preferences or rewards"}}};
     std::vector<std::string_view> refused;
     const auto refuse = [&](std::string_view part, const Argument& a) {
@@ -235,11 +235,15 @@ class NemoFile {
       refused.push_back(part);
       in_.problems.add("E130", fmt::format("not supported yet: {} ({})", part, a.written),
                        a.value.mark, 1, {},
-                       "models are decoders with attention in every layer, and T5");
+                       "what is forecast trains all parameters of a decoder or of T5 on one loss");
     };
     for (const Argument& a : all) {
+      // What is yet to be said ("???") is there.
+      const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
       for (const Part& p : kParts)
-        if (a.name.starts_with(p.key)) refuse(p.part, a);
+        if (a.name.starts_with(p.key) && !null) refuse(p.part, a);
+      if (a.name.starts_with("model.model_transform") && !is_off(a))
+        refuse("training of a part of the parameters", a);
       // null: all parameters are trained.
       if (a.name == "model.peft.peft_scheme" && !is_off(a) && a.value.text != "none")
         refuse(a.value.text == "lora" ? "adapters of low rank"
@@ -252,9 +256,6 @@ class NemoFile {
       if (names && (a.value.text.find("griffin") != std::string::npos ||
                     a.value.text.find("recurrentgemma") != std::string::npos))
         refuse("recurrent layers", a);
-      if (names && a.value.text.find("retro") != std::string::npos) refuse("retrieval (RETRO)", a);
-      if (names && a.value.text.find("distill") != std::string::npos)
-        refuse("learning from another model", a);
     }
   }
 
@@ -345,21 +346,67 @@ class NemoFile {
   std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's
 };
 
-// The group of the launcher's configuration that is trained: the first whose file has a model.
-// Empty: the file itself is the configuration.
-std::string_view trained_group(const Value& file) {
+// Groups of the launcher's configuration that train, and what of it is not modelled; empty: it is.
+struct TrainingGroup {
+  std::string_view name, part;
+};
+constexpr std::string_view kPartOfParameters = "training of a part of the parameters";
+constexpr TrainingGroup kTrainingGroups[] = {{"training", ""},
+                                             {"fine_tuning", ""},
+                                             {"peft", ""},
+                                             {"prompt_learning", kPartOfParameters},
+                                             {"adapter_learning", kPartOfParameters},
+                                             {"ia3_learning", kPartOfParameters},
+                                             {"rlhf_rm", "training by preferences or rewards"},
+                                             {"rlhf_ppo", "training by preferences or rewards"}};
+
+const TrainingGroup* training_group(std::string_view name) {
+  const auto* const found = std::ranges::find(kTrainingGroups, name, &TrainingGroup::name);
+  return found == std::end(kTrainingGroups) ? nullptr : found;
+}
+
+// The group of the launcher's configuration that is trained: that which `stages` names, and without
+// it the first whose file has a model.  Empty: the file itself is the configuration.  Adds E336
+// where no stage trains, E130 for trainings that are not modelled.
+std::string_view trained_group(const Value& file, const ImportSources& in, ScenarioDraft& draft) {
   if (file.find("model") != nullptr) return {};
-  for (const char* group : {"training", "fine_tuning", "peft"})
-    if (const Value* v = file.find(group); is_mapping(v) && is_mapping(v->find("model")))
-      return group;
-  return {};
+  const Value* stages = file.find("stages");
+  if (stages == nullptr || stages->items.empty()) {
+    for (const TrainingGroup& group : kTrainingGroups)
+      if (const Value* v = file.find(group.name); is_mapping(v) && is_mapping(v->find("model")))
+        return group.name;
+    return {};
+  }
+  const Value* first = nullptr;
+  std::vector<std::string> others;
+  for (const Value& stage : stages->items) {
+    if (training_group(stage.text) == nullptr) continue;
+    if (first == nullptr)
+      first = &stage;
+    else if (stage.text != first->text)
+      others.push_back(stage.text);
+  }
+  if (first == nullptr) {
+    in.problems.add("E336", "this configuration trains no model: none of its stages does",
+                    stages->mark, 1, {}, "import a configuration that trains");
+    return {};
+  }
+  const TrainingGroup& group = *training_group(first->text);
+  if (!group.part.empty())
+    in.problems.add("E130",
+                    fmt::format("not supported yet: {} (stages: {})", group.part, group.name),
+                    first->mark, static_cast<int>(first->text.size()));
+  if (!others.empty())
+    draft.note(
+        fmt::format("stages: {} is read, {} is left out", group.name, fmt::join(others, ", ")));
+  return group.name;
 }
 
 // Whether the file says on what to test and not on what to train.
 bool only_evaluates(const Value& file) {
   const Value* data = file.find("model")->find("data");
-  if (!is_mapping(data) || data->find("train_ds") != nullptr) return false;
-  return data->find("test_ds") != nullptr;
+  if (!is_mapping(data) || data->find("test_ds") == nullptr) return false;
+  return data->find("train_ds") == nullptr && data->find("data_prefix") == nullptr;
 }
 
 }  // namespace
@@ -370,12 +417,14 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
   if (in.problems.any()) return;
   const std::vector<MissingFile> missing = compose_defaults(file, in);
   if (in.problems.any()) return;
-  const std::string_view group = trained_group(file);
+  const std::string_view group = trained_group(file, in, draft);
+  if (in.problems.any()) return;
   for (const MissingFile& m : missing)
-    if (m.package.starts_with(group))
-      draft.note(fmt::format("defaults: {} is another file, which is not there", m.written));
+    if (m.package.starts_with(group)) draft.note(fmt::format("defaults: {} {}", m.written, m.why));
   resolve_interpolations(file, in.given);
-  if (!group.empty()) file = Value(*file.find(group));
+  if (const Value* v = file.find(group); v != nullptr && !group.empty()) file = Value(*v);
+  refuse_peft(file, in);
+  if (in.problems.any()) return;
   if (!is_mapping(file.find("model")))
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
                            {}, "a configuration of NeMo has trainer and model");

@@ -229,14 +229,16 @@ ImportedRun import_run(const ImportRequest& request) {
   run.used = counts.used;
   run.ignored = counts.ignored;
   for (const UnknownArgument& u : counts.unknown)
-    run.unknown.push_back({u.written, u.mark.line, u.mark.column, u.near});
+    run.unknown.push_back({u.written, u.mark.source == nullptr ? request.file : u.mark.source->name,
+                           u.mark.line, u.mark.column, u.near});
   run.notes = draft.notes();
   run.measured = counts.measured;
   run.kind = name;
   std::string head = fmt::format("A scenario from {} ({}).", escape_text(request.file), run.kind);
   for (const UnknownPlace& u : run.unknown)
     head +=
-        fmt::format("\n- not understood: {} in line {}{}", escape_text(u.name), u.line,
+        fmt::format("\n- not understood: {} in line {}{}{}", escape_text(u.name), u.line,
+                    u.file == request.file ? "" : fmt::format(" of {}", escape_text(u.file)),
                     u.near.empty() ? "" : fmt::format("; did you mean {}?", escape_text(u.near)));
   const DraftText written = draft.text(head);
   WrittenCheck check(problems, file, request.cluster, written);

@@ -63,6 +63,7 @@ struct ImportRequest {
 
 struct UnknownPlace {
   std::string name;  // as the file has it
+  std::string file;  // in which it is: ImportRequest::file, or one that this names
   int line = 0, column = 0;
   std::string near{};  // the known one it may be meant for, or empty
 };

@@ -22,10 +22,10 @@
 
 namespace stepcast::cli {
 
-std::string imported_remarks(const ImportedRun& run, const std::string& file) {
+std::string imported_remarks(const ImportedRun& run) {
   std::string text;
   for (const UnknownPlace& u : run.unknown)
-    text += fmt::format("{}:{}:{}: unknown argument '{}': {}\n", escape_text(file), u.line,
+    text += fmt::format("{}:{}:{}: unknown argument '{}': {}\n", escape_text(u.file), u.line,
                         u.column, escape_text(u.name),
                         u.near.empty() ? "whether it changes the cost is not known"
                                        : fmt::format("did you mean {}?", escape_text(u.near)));
@@ -139,7 +139,7 @@ int import_run_command(const Arguments& args) {
     return 0;
   }
   deliver(run.scenario, args.output, args.force);
-  if (!args.quiet) write_stderr(imported_remarks(run, request.file) + imported_summary(run));
+  if (!args.quiet) write_stderr(imported_remarks(run) + imported_summary(run));
   return 0;
 }
 
@@ -162,7 +162,7 @@ constexpr const char* kImportFooter =
     "--debug.print_config\n"
     "  deepspeed      its JSON, with --model config.json\n"
     "  accelerate     what `accelerate config` writes, with --model config.json\n"
-    "  axolotl        its YAML, with --model config.json\n"
+    "  axolotl        its YAML; with --model config.json where no preset is its model's\n"
     "  nanotron       its YAML\n"
     "  gpt-neox       its YAML\n"
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"

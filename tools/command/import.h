@@ -16,8 +16,8 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
 // "imported 61 cost-relevant arguments (0 unknown, 214 without effect on cost) and 480 iterations".
 std::string imported_summary(const ImportedRun& run);
 
-// What is assumed and what is not understood, a line each; `file` as it is shown.
-std::string imported_remarks(const ImportedRun& run, const std::string& file);
+// What is assumed and what is not understood, a line each.
+std::string imported_remarks(const ImportedRun& run);
 
 // The config.json that a folder stands for, a model of the Hub as it lies on disk or in the cache
 // of the Hub's client (models--ORG--NAME); any other path is itself.

@@ -80,8 +80,9 @@ FoldersContent content_of(const std::string& folder) {
 
 ImportedFile import_one(const Arguments& args, const std::string& file) {
   ImportedFile row{file, {}, false, true, 0, 0, {}};
+  const std::string path = (fs::path(args.file) / file).string();
   try {
-    ImportRequest request = import_request(args, "auto", (fs::path(args.file) / file).string());
+    ImportRequest request = import_request(args, "auto", path);
     request.kind = kind_of_file(request.text);
     if (request.kind.empty()) return row;
     row.kind = request.kind;
@@ -92,8 +93,10 @@ ImportedFile import_one(const Arguments& args, const std::string& file) {
     row.why = run.unsupported;
   } catch (const InputError& e) {
     const Diagnostic& d = e.diagnostics.front();
-    row.why = fmt::format("{} {}{}", d.code, d.line > 0 ? fmt::format("line {}: ", d.line) : "",
-                          d.message);
+    // One that this file names.
+    const bool other = !d.file.empty() && d.file != shown_name(path);
+    row.why = fmt::format("{} {}{}{}", d.code, other ? d.file + (d.line > 0 ? " " : ": ") : "",
+                          d.line > 0 ? fmt::format("line {}: ", d.line) : "", d.message);
     row.trains = d.code != "E336";
     if (row.kind.empty()) row.kind = "unreadable";
   }

@@ -71,7 +71,7 @@ std::optional<std::string> imported_scenario(const std::string& file, const Argu
   ImportRequest request = import_request(args, kind, file);
   const ImportedRun run = import_with_advice(request, file);
   if (!args.quiet && args.told.insert(file).second)
-    write_stderr(imported_remarks(run, request.file) + imported_summary(run));
+    write_stderr(imported_remarks(run) + imported_summary(run));
   return run.scenario;
 }
 

@@ -335,6 +335,175 @@ TEST(ImportNemoDefaults, FilesThatNameEachOtherEndInBoundedTime) {
             "E100");
 }
 
+TEST(ImportNemoDefaults, APackageIsNoDeeperThanAText) {
+  std::string package = "a";
+  for (int i = 1; i < 40; ++i) package += ".a";
+  const auto of = [&](const std::string& name, const Beside& beside) {
+    return testing::failure_of(
+               [&] { composed("defaults: [{? \".@" + name + "\" : a}]\n" + nemo(""), beside); })
+        .codes;
+  };
+  const Beside leaf{{{"a.yaml", "x: 1\n"}}};
+  EXPECT_EQ(of(package, leaf), "");
+  EXPECT_EQ(of(package + '.' + package, leaf), "E105");
+  // The package of the file that names it counts.
+  EXPECT_EQ(of(package,
+               {{{"a.yaml", "defaults: [{? \".@" + package + "\" : b}]\n"}, {"b.yaml", "x: 1\n"}}}),
+            "E105");
+  std::string deep;
+  for (int i = 0; i < 50'000; ++i) deep += ".a";
+  EXPECT_EQ(of("a" + deep, leaf), "E105");
+}
+
+TEST(ImportNemoDefaults, WhatIsUnknownIsPlacedInItsFile) {
+  const ImportedRun run = composed("defaults:\n  - .@model: sizes\n" + nemo("  of_the_root: 2\n"),
+                                   {{{"sizes.yaml", "\n\n  of_the_other: 1\n"}}});
+  ASSERT_EQ(run.unknown.size(), 2U);
+  EXPECT_EQ(run.unknown[0].file, "sizes.yaml");
+  EXPECT_EQ(run.unknown[0].line, 3);
+  EXPECT_EQ(run.unknown[1].file, "file");
+  EXPECT_THAT(run.scenario, HasSubstr("of_the_other in line 3 of sizes.yaml"));
+}
+
+TEST(ImportNemoDefaults, OnlyFilesOfTheFolderAreRead) {
+  const Beside beside{
+      {{"../out/secret.yaml", "num_layers: 7\n"}, {"sizes/../x.yaml", "num_layers: 8\n"}}};
+  const auto of = [&](const std::string& entry) {
+    return testing::failure_of(
+               [&] { composed("defaults:\n  - " + entry + "\n" + nemo(""), beside); })
+        .codes;
+  };
+  EXPECT_EQ(of(".@model: ../out/secret"), "E111");
+  EXPECT_EQ(of("../out@model: secret"), "E111");
+  EXPECT_EQ(of("a/../../out@model: secret"), "E111");
+  EXPECT_EQ(of(".@model: sizes/../x"), "");
+  EXPECT_EQ((*beside.reads)["../out/secret.yaml"], 0);
+}
+
+TEST(ImportNemoDefaults, TheTextOfAllFilesIsBounded) {
+  const Beside beside{{{"a.yaml", "x: " + std::string(1'000'000, 'x') + "\n"}}};
+  std::string some = "defaults:\n", many = some;
+  for (int i = 0; i < 4; ++i) some += "  - .@model.exp: a\n";
+  for (int i = 0; i < 60; ++i) many += "  - .@model.exp: a\n";
+  EXPECT_NO_THROW(composed(some + nemo(""), beside));
+  EXPECT_EQ(testing::failure_of([&] { composed(many + nemo(""), beside); }).codes, "E106");
+  EXPECT_LE((*beside.reads)["a.yaml"], 10);
+}
+
+// What an entry of the list means: the layers that the model then has, or what is noted.
+struct DefaultsRow {
+  const char *name, *list, *layers, *note;
+};
+class NemoDefaults : public ::testing::TestWithParam<DefaultsRow> {};
+
+TEST_P(NemoDefaults, MeanWhatHydraMeans) {
+  const DefaultsRow& row = GetParam();
+  const Beside beside{{{"model/a.yaml", "num_layers: 8\n"},
+                       {"model/b.yaml", "num_layers: 16\n"},
+                       {"base.yaml", "num_layers: 24\n"},
+                       {"global.yaml", "# @package _global_\nmodel: {num_layers: 32}\n"},
+                       {"whole.yaml", "model: {num_layers: 40}\n"},
+                       {"list.yaml", "- 1\n"},
+                       {"empty.yaml", "\n"},
+                       {"sub/outer.yaml", "defaults: [{/model@_global_.model: a}]\nx: 1\n"},
+                       {"sub/chosen.yaml", "defaults: [{model: b}, {override model: c}]\nx: 1\n"},
+                       {"sub/model/b.yaml", "x: 1\n"},
+                       {"sub/model/c.yaml", "num_layers: 48\n"}}};
+  const std::string text =
+      "defaults: " + std::string(row.list) +
+      "\ntrainer: {num_nodes: 1, devices: 8}\nmodel:\n  micro_batch_size: 1\n  global_batch_size: "
+      "8\n  encoder_seq_length: 2048\n  hidden_size: 512\n  num_attention_heads: 8\n";
+  ImportRequest r = request("nemo", text);
+  r.files = beside;
+  try {
+    const ImportedRun run = import_run(r);
+    EXPECT_EQ(value_of(run, "model.num_hidden_layers"), row.layers);
+    EXPECT_THAT(notes(run), HasSubstr(row.note));
+    if (*row.note == '\0') {
+      EXPECT_THAT(notes(run), Not(HasSubstr("defaults:")));
+    }
+  } catch (const InputError& e) {
+    EXPECT_STREQ(row.layers, "") << e.what();
+    EXPECT_THAT(e.diagnostics.back().note, HasSubstr(row.note));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Entries, NemoDefaults,
+    ::testing::Values(
+        DefaultsRow{"AFileOfAGroup", "[model/a]", "8", ""},
+        DefaultsRow{"AFileWithAPackage", "[base@model]", "24", ""},
+        DefaultsRow{"SeveralFiles", "[{model: [a, b]}]", "16", ""},
+        DefaultsRow{"AnotherChoice", "[{model: a}, {override model: b}]", "16", ""},
+        DefaultsRow{"AChoiceOfTheRoot", "[{model: a}, {override /model: b}]", "16", ""},
+        DefaultsRow{"AChoiceOfNothing", "[{model: a}, {override other: b}]", "8",
+                    "defaults: override other: b overrides nothing that is chosen"},
+        DefaultsRow{"FromTheRoot", "[{/model: a}]", "8", ""},
+        DefaultsRow{"FromTheRootOfANestedFile", "[{sub: outer}]", "8", ""},
+        DefaultsRow{"AChoiceWithinAFile", "[{sub@_global_: chosen}]", "48", ""},
+        DefaultsRow{"TheGlobalPackage", "[{.@_global_: whole}]", "40", ""},
+        DefaultsRow{"TheGroupAsPackage", "[{model@_group_: a}]", "8", ""},
+        DefaultsRow{"APackageInTheFile", "[{.: global}]", "32", ""},
+        DefaultsRow{"NoMapping", "[{model: a}, list]", "8",
+                    "defaults: list is no mapping of names to values"},
+        DefaultsRow{"AnEmptyFile", "[{model: a}, empty]", "8", ""},
+        DefaultsRow{"AVariable", "[{model: a}, {model: '${x}'}]", "8",
+                    "defaults: model: ${x} hangs on what the file does not say"},
+        DefaultsRow{"NotUnderstood", "[{model: a}, {x: {y: 1}}]", "8", "is not understood"},
+        DefaultsRow{"Missing", "[{model: c}]", "",
+                    "defaults: model: c is another file, which is not there"},
+        DefaultsRow{"Nothing", "[{model: a}, {model: null}, null, {hydra: x}]", "8", ""}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST(ImportNemoDefaults, OfTheLauncherTheStageThatTrainsIsRead) {
+  const Beside beside{{{"training/small.yaml", nemo("")},
+                       {"fine_tuning/squad.yaml", nemo("  ffn_hidden_size: 4096\n")},
+                       {"peft/squad.yaml", nemo("  peft: {peft_scheme: lora}\n")}}};
+  const auto launcher = [](const std::string& stages) {
+    return "defaults:\n  - training: small\n  - fine_tuning: squad\n  - peft: squad\n"
+           "stages: " +
+           stages + "\ndata_dir: /data\n";
+  };
+  const auto codes = [&](const std::string& stages) {
+    return testing::failure_of([&] { composed(launcher(stages), beside); }).codes;
+  };
+  EXPECT_EQ(codes("[training]"), "");
+  EXPECT_EQ(codes("[peft]"), "E130");
+  EXPECT_EQ(codes("[data_preparation, ia3_learning]"), "E130");
+  EXPECT_EQ(codes("[rlhf_ppo]"), "E130");
+  EXPECT_EQ(codes("[data_preparation, evaluation]"), "E336");
+  const ImportedRun two = composed(launcher("[data_preparation, fine_tuning, peft]"), beside);
+  EXPECT_EQ(value_of(two, "model.intermediate_size"), "4096");
+  EXPECT_THAT(notes(two), HasSubstr("stages: fine_tuning is read, peft is left out"));
+}
+
+TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
+  EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
+  EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
+              ElementsAre(HasSubstr("learning from another model")));
+  EXPECT_GT(imported("nemo", nemo("  kd_teacher_restore_from_path: null\n"
+                                  "  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
+                .parameters,
+            0);
+}
+
+TEST(ImportNemo, AdaptersOfNemo2AreRefused) {
+  const std::string lora = "peft: {_target_: nemo.collections.llm.peft.LoRA, dim: 8}\n";
+  EXPECT_THAT(import_failure("nemo", nemo("") + lora).lines,
+              ElementsAre(HasSubstr("training of a part of the parameters (peft)")));
+  EXPECT_EQ(import_failure("nemo", nemo("  model_transform: {_target_: x.LoRA}\n")).codes, "E130");
+  EXPECT_GT(imported("nemo", nemo("  model_transform: null\n") + "peft: null\n").parameters, 0);
+  const std::string bridge =
+      "model: {num_layers: 4, hidden_size: 512, num_attention_heads: 8, seq_length: 2048}\n"
+      "train: {global_batch_size: 8, micro_batch_size: 1}\n";
+  EXPECT_EQ(import_failure("bridge", bridge + lora).codes, "E130");
+  EXPECT_GT(imported("bridge", bridge + "peft: null\n").parameters, 0);
+}
+
+TEST(ImportNemo, DataToTestOnBesideDataToTrainOnIsATraining) {
+  EXPECT_GT(imported("nemo", nemo("  data: {data_prefix: [x], test_ds: {x: 1}}\n")).parameters, 0);
+}
+
 TEST(ImportNemo, AModelInACheckpointIsAskedFor) {
   const std::string tuning =
       "trainer: {num_nodes: 1, devices: 8}\nmodel: {restore_from_path: null, micro_batch_size: 1, "
@@ -428,6 +597,42 @@ TEST(ImportAxolotl, ModelsOfTheHubArePresets) {
     EXPECT_GT(imported("auto", text).parameters, 0) << line;
   }
   EXPECT_GT(models, 20);
+}
+
+// The corpus has config.json files of the same models, and their parameters.
+TEST(ImportAxolotl, ModelsOfTheHubHaveTheParametersOfTheirConfigJson) {
+  std::map<std::string, std::string> parameters;  // by the preset
+  std::istringstream rows(import_sample("corpus/expected.csv"));
+  for (std::string row; std::getline(rows, row);)
+    if (const size_t at = row.find(".config.json,hf,,"); at != std::string::npos)
+      parameters[row.substr(0, at)] = row.substr(at + 17, row.find(',', at + 17) - at - 17);
+  std::ifstream lines(STEPCAST_SOURCE_DIR "/scenarios/frameworks/imports/hub_models.yaml");
+  int compared = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with('#') || !parameters.contains(line.substr(colon + 2))) continue;
+    ++compared;
+    const std::string text = "base_model: " + line.substr(0, colon) +
+                             "\nmicro_batch_size: 1\ndatasets: []\nsequence_len: 64\n";
+    EXPECT_EQ(std::to_string(imported("auto", text).parameters),
+              parameters.at(line.substr(colon + 2)))
+        << line;
+  }
+  EXPECT_GE(compared, 8);
+}
+
+TEST(ImportAxolotl, SequencesThatAreAssumedFitThePreset) {
+  const std::string keys = "micro_batch_size: 2\ndatasets: []\n";
+  EXPECT_EQ(value_of(imported("auto", "base_model: gpt2\n" + keys), "batch.seq"), "1024");
+  EXPECT_EQ(value_of(imported("auto", "base_model: Qwen/Qwen3-8B\n" + keys), "batch.seq"), "4096");
+}
+
+TEST(ImportAxolotl, ChangesOfTheModelAreNoPreset) {
+  const std::string file = "base_model: gpt2\nmicro_batch_size: 2\ndatasets: []\n";
+  EXPECT_EQ(import_failure("auto", file + "base_model_config: a/b\n").codes, "E332");
+  EXPECT_EQ(import_failure("auto", file + "overrides_of_model_config: {n_layer: 2}\n").codes,
+            "E332");
+  EXPECT_GT(imported("auto", file + "base_model_config: gpt2\n").parameters, 0);
 }
 
 TEST(ImportAxolotl, AdaptersAndRewardsAreRefusedByName) {

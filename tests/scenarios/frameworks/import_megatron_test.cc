@@ -377,7 +377,107 @@ TEST(ImportMegatron, NumberFormatsOfBlackwellAssumeIt) {
   EXPECT_EQ(assumed("--fp8-format hybrid"), "dgx-h100");
 }
 
+TEST(ImportMegatron, ARecipeWithoutItsFormatAssumesNothing) {
+  EXPECT_EQ(value_of(with("--bf16 --fp8-recipe mxfp8"), "cluster.preset"), "dgx-h100");
+}
+
+TEST(ImportMegatron, ArgumentsThatAreOffRefuseNothing) {
+  EXPECT_GT(with("--perform-rl-step 0 --llm-tp 1 --num-layers-teacher 0 --kd false").parameters, 0);
+  EXPECT_THAT(notes(with("--model-provider gpt")), Not(HasSubstr("model-provider")));
+  EXPECT_EQ(value_of(with("--RMSNorm --normalization LayerNorm"), "model.normalization"),
+            "RMSNorm");
+}
+
+// As Megatron prints them: one a line, all there are.
+ImportedRun listed(const std::string& lines) {
+  return imported("megatron-args",
+                  "------------------------ arguments ------------------------\n"
+                  "  num_layers ...................................... 24\n"
+                  "  hidden_size ..................................... 1024\n"
+                  "  num_attention_heads ............................. 16\n"
+                  "  seq_length ...................................... 2048\n"
+                  "  micro_batch_size ................................ 2\n"
+                  "  global_batch_size ............................... 64\n"
+                  "  padded_vocab_size ............................... 50304\n"
+                  "  hybrid_attention_ratio .......................... 0.0\n"
+                  "  hybrid_mlp_ratio ................................ 0.0\n"
+                  "  spec ............................................ None\n" +
+                      lines + "-------------------- end of arguments ---------------------\n");
+}
+
+TEST(ImportMegatron, WhatIsOffUnderOneNameOfAListErasesNothingUnderAnother) {
+  const auto list = [](const std::string& name, const std::string& value) {
+    return "  " + name + " .......................... " + value + "\n";
+  };
+  const ImportedRun run = listed(
+      list("use_flash_attn", "True") + list("use_flash_attn_builder", "False") +
+      list("use_flash_attn_triton", "False") + list("use_flash_attn_v1", "True") +
+      list("use_flash_attn_v2", "False") + list("transformer_impl", "local") +
+      list("checkpoint_activations", "True") + list("distribute_checkpointed_activations", "True") +
+      list("partition_activations", "False") + list("overlapped_distributed_optimizer", "False") +
+      list("use_distributed_optimizer", "True") + list("tensor_model_parallel_size", "2") +
+      list("world_size", "16"));
+  EXPECT_EQ(value_of(run, "kernels.attention"), "flash");
+  EXPECT_EQ(value_of(run, "recompute.distribute"), "true");
+  EXPECT_EQ(value_of(run, "parallel.zero"), "1");
+  EXPECT_EQ(value_of(run, "model.preset"), "gpt");  // shares of 0 are those of every list
+  EXPECT_EQ(value_of(listed(list("use_distributed_optimizer", "True") +
+                            list("overlapped_distributed_optimizer", "False")),
+                     "parallel.zero"),
+            "1");
+  // On a command line the last counts.
+  EXPECT_EQ(
+      value_of(with("--group-query-attention --num-query-groups 4 --no-group-query-attention"),
+               "model.num_key_value_heads"),
+      "16");
+}
+
+TEST(ImportMegatron, ANumberOfExpertsMayBePrintedAsAList) {
+  const std::string name = "  num_experts ............................... ";
+  EXPECT_EQ(value_of(listed(name + "[1]\n"), "model.num_experts"), "");
+  EXPECT_EQ(value_of(listed(name + "[8]\n"), "model.num_experts"), "8");
+}
+
+TEST(ImportMegatronHybrid, TheSpecificationOrSharesOfNothingAreStateSpacesOnly) {
+  for (const char* written :
+       {"--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec",
+        "--hybrid-attention-ratio 0.0 --hybrid-mlp-ratio 0.0",
+        "--spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec "
+        "--hybrid-attention-ratio 0.0"})
+    EXPECT_EQ(
+        value_of(hybrid(std::string("--num-layers 4 ") + written), "model.hybrid_override_pattern"),
+        "MMMM")
+        << written;
+}
+
 // --- names of Megatron-DeepSpeed's versions
+
+TEST(ImportMegatronDeepSpeed, NoPipelineIsOneOfOneStage) {
+  EXPECT_EQ(value_of(with("--deepspeed --pipe-parallel-size 0"), "parallel.pp"), "1");
+  EXPECT_EQ(import_failure("megatron-args",
+                           "pretrain_gpt.py " + kSmall + "--pipeline-model-parallel-size 0")
+                .codes,
+            "E332");
+}
+
+TEST(ImportMegatronDeepSpeed, ExpertsAreSplitOnlyWhereTheFileSaysSo) {
+  const std::string experts =
+      "--deepspeed --num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel "
+      "--nproc_per_node 8 ";
+  EXPECT_EQ(value_of(with(experts), "parallel.etp"), "1");
+  const ImportedRun split = with(experts + "--enable-expert-tensor-parallelism");
+  EXPECT_EQ(value_of(split, "parallel.etp"), "2");
+  EXPECT_EQ(unknown(split), "");
+}
+
+TEST(ImportMegatronDeepSpeed, WithoutDroppingThereIsNoCapacity) {
+  const std::string experts = "--deepspeed --num-experts 8 --moe-train-capacity-factor 2 ";
+  EXPECT_EQ(value_of(with(experts), "moe.capacity_factor"), "2");
+  const ImportedRun run = with(experts + "--disable-moe-token-dropping");
+  EXPECT_EQ(value_of(run, "moe.capacity_factor"), "");
+  EXPECT_EQ(value_of(run, "moe.pad_to_capacity"), "");
+  EXPECT_EQ(unknown(run), "");
+}
 
 TEST(ImportMegatronDeepSpeed, EverySecondLayerHasExpertsAndEachTokenOne) {
   const std::string experts = "--deepspeed --num-experts 8 --moe-expert-parallel-size 4 ";
