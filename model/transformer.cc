@@ -184,7 +184,7 @@ PartParameters compressed_attention_parameters(const Transformer& t, const Layer
                t.out_groups * t.out_rank * t.hidden;
   p.vectors = t.q_rank + t.head_dim + t.heads;
   if (kind.compression == 0) return p;
-  const int64_t width = (kind.compression == kChosenCompression ? 2 : 1) * t.head_dim;
+  const int64_t width = vectors_per_token(kind.compression) * t.head_dim;
   p.matrices += 2 * t.hidden * width;
   p.vectors += kind.compression * width + t.head_dim;
   return p;

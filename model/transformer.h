@@ -48,7 +48,7 @@ struct LayerKind {
   bool indexes = false;     // chooses the keys of its queries, and of later layers that do not
   uint8_t shape = 0;        // 0: the model's own sizes; else Transformer::shapes, counted from 1
   int64_t compression = 0;  // attends to one vector for each so many tokens, beside its window
-  bool hashed = false;      // a table says which experts a word goes to, not the router
+  bool hashed = false;      // a table says which experts a token goes to, not the router
 
   bool attends() const { return mixer == Mixer::attention; }
   bool recurs() const { return mixer == Mixer::mamba2 || mixer == Mixer::gated_delta_net; }
@@ -58,6 +58,11 @@ struct LayerKind {
 // Compressed keys of so many tokens overlap, and an indexer chooses among them (DeepSeek-V4); those
 // of more tokens do not.
 inline constexpr int64_t kChosenCompression = 4;
+// Vectors that a token is projected to for compressed keys: of its own and, where they overlap, of
+// the next.
+constexpr int64_t vectors_per_token(int64_t compression) {
+  return compression == kChosenCompression ? 2 : 1;
+}
 
 // Sizes in which a layer can differ from others of its model.
 struct LayerShape {

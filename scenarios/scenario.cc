@@ -170,7 +170,7 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   std::optional<Transformer> model;
   v.require("model", "a preset, as in model: llama3-8b, or keys of a config.json");
   if (const Value* written = v.value("model"); written != nullptr)
-    model = resolve_model(*written, problems, open);
+    model = resolve_model(*written, problems, open, &s.warnings);
   const std::optional<Transformer> unpruned = model;
   if (model) prune_model(v, *model);
   std::optional<Cluster> cluster;

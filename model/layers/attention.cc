@@ -64,7 +64,7 @@ double pairs_of(const LayerKind& kind, int64_t queries, int64_t keys) {
 int64_t visible_compressed(const Shard& s, const LayerKind& kind) {
   if (kind.compression == 0) return 0;
   const int64_t all = s.keys / kind.compression;
-  return kind.indexes ? std::min(all, s.model.index_topk) : all;
+  return kind.indexes ? left_keys(s, kind) : all;
 }
 
 // Attention of the new token of each sequence to what is in the cache: limited by reading it.

@@ -24,25 +24,13 @@
 namespace stepcast {
 namespace {
 
-// Kinds of vectors that a token is projected to for the compressed ones: for its own and the next.
-int64_t overlap(int64_t compression) {
-  return compression == kChosenCompression ? 2 : 1;
-}
-
 // Width of one of the two projections of a compressor.
 int64_t compressor_width(const LayerContext& c) {
-  return overlap(c.kind.compression) * c.shard.query_dim;
+  return vectors_per_token(c.kind.compression) * c.shard.query_dim;
 }
 
 int64_t compressed_tokens(const LayerContext& c) {
   return c.shard.tokens / c.kind.compression;
-}
-
-// The products of groups of heads, side by side.
-Work of_groups(Work gemm, int64_t groups) {
-  gemm.batch = groups;
-  gemm.flops = gemm.flops * static_cast<double>(groups);
-  return gemm;
 }
 
 int64_t group_input(const Shard& s) {
@@ -132,7 +120,7 @@ void compressed_forward(const LayerContext& c, ForwardMode mode, SavedAttention&
     if (mode == ForwardMode::discard) c.pass.free(tensor);
   };
   l.q_down = duplicated_forward(c, mode, "query down", t.norm_output, m.q_rank, &l.input_low);
-  const NormOutput q_norm = norm_forward(c, mode, "query norm", s.own_tokens, m.q_rank, true);
+  const NormOutput q_norm = norm_forward(c, mode, "query norm", s.own_tokens, m.q_rank);
   l.q_normed = q_norm.output;
   l.q_statistics = q_norm.statistics;
   done_with(l.q_statistics);
@@ -148,8 +136,7 @@ void compressed_forward(const LayerContext& c, ForwardMode mode, SavedAttention&
   done_with(t.norm_output);
   done_with(l.input_low);
   done_with(t.compressor.key_low);
-  Shard up = s;
-  up.hidden = m.q_rank;
+  const Shard up = from_latent(s, m.q_rank);
   t.queries_before =
       column_parallel_forward(c.with(up), mode, "query up", "queries", l.q_normed, s.q);
   done_with(l.q_normed);
@@ -172,7 +159,7 @@ void compressed_core_forward(const LayerContext& c, ForwardMode mode, bool keep,
   c.pass.compute("context rotary", rotation(c, Kernel::rotary, s.heads));
   c.pass.compute(
       "group projection",
-      of_groups(s.forward_gemm(s.tokens, s.model.out_rank, group_input(s)), s.model.out_groups));
+      products(s.forward_gemm(s.tokens, s.model.out_rank, group_input(s)), s.model.out_groups));
   t.context_copy = c.pass.allocate("group projection output",
                                    s.bytes(s.tokens, compressed_context(s)), saved(mode));
   if (!c.kind.indexes) return;
@@ -197,7 +184,7 @@ TensorIndex compressed_core_backward(const LayerContext& c, SavedAttention& t,
   const Shard& s = c.shard;
   const Transformer& m = s.model;
   c.pass.compute("group projection input gradient",
-                 of_groups(s.input_gemm(s.tokens, m.out_rank, group_input(s)), m.out_groups));
+                 products(s.input_gemm(s.tokens, m.out_rank, group_input(s)), m.out_groups));
   TensorIndex d = c.pass.allocate("attention context gradient", s.bytes(s.tokens, s.context),
                                   MemoryCategory::workspace);
   weight_gradient(c, "group projection",
@@ -246,8 +233,7 @@ TensorIndex compressed_backward(const LayerContext& c, SavedAttention& t,
   c.pass.free(t.queries_before);
   c.pass.free(gradient_qkv);
   TensorIndex d_input = duplicated_backward(c, "key", d_key, t.compressor.key_low, s.query_dim);
-  Shard up = s;
-  up.hidden = m.q_rank;
+  const Shard up = from_latent(s, m.q_rank);
   TensorIndex d_down = column_parallel_backward(c.with(up), "query up", d_q, l.q_normed, s.q);
   norm_backward(c, "query norm", s.own_tokens, m.q_rank);
   c.pass.free(l.q_statistics);

@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -425,7 +426,8 @@ ExpertRows to_experts(ExpertPass& e, const std::string& label, MemoryCategory ca
 // The rows [rows, hidden] back, those of each token summed: [tokens, hidden].  Frees `held`, and
 // awaits the busiest rank before they leave.
 TensorIndex from_experts(ExpertPass& e, const std::string& label, TensorIndex held,
-                         const std::function<void()>& beside) {
+                         const std::function<void()>& beside,
+                         std::optional<MemoryCategory> category = {}) {
   const Shard& s = e.c.shard;
   const Plan& plan = s.plan;
   const ExpertShard& x = e.x;
@@ -433,7 +435,11 @@ TensorIndex from_experts(ExpertPass& e, const std::string& label, TensorIndex he
   const DType wide = plan.precision.params;
   TokenRows rows{
       .pass = e.c.pass, .s = s, .dtype = wide, .mean = x.rows, .most = x.busiest, .held = held};
-  const auto unpermute = [&](int64_t mean, int64_t most) {
+  // The last of the tensors made is the one that is returned.
+  const auto category_of = [&](bool last, MemoryCategory otherwise) {
+    return last ? category.value_or(otherwise) : otherwise;
+  };
+  const auto unpermute = [&](int64_t mean, int64_t most, bool last) {
     if (!plan.moe.permute_fusion) {
       expert_kernel(e, label + " zero", Kernel::fill,
                     [&](int64_t of) { return rows.bytes(of == x.rows ? mean : most); });
@@ -441,16 +447,17 @@ TensorIndex from_experts(ExpertPass& e, const std::string& label, TensorIndex he
     expert_kernel(e, label + " unpermute", Kernel::unpermute, [&](int64_t of) {
       return rows.bytes(of == x.rows ? rows.mean + mean : rows.most + most);
     });
-    rows.become(label + " unpermute", mean, most, MemoryCategory::workspace);
+    rows.become(label + " unpermute", mean, most, category_of(last, MemoryCategory::workspace));
   };
+  const bool permuted_last = dispatcher == Dispatcher::all_to_all;
   // Rows that leave the ranks of an expert.
   const int64_t mean = dispatcher == Dispatcher::all_gather               ? x.tokens * plan.ep
                        : dispatcher == Dispatcher::deepep && plan.ep == 1 ? x.tokens
                                                                           : x.sent;
   const int64_t spread =
       dispatcher == Dispatcher::all_gather || plan.ep == 1 ? mean : most_rows(mean, x);
-  if (dispatcher != Dispatcher::all_to_all) {
-    unpermute(mean * plan.etp, spread * plan.etp);
+  if (!permuted_last) {
+    unpermute(mean * plan.etp, spread * plan.etp, plan.ep == 1 && plan.etp == 1);
   } else if (x.local > 1) {
     expert_kernel(e, label + " sort", Kernel::permute,
                   [&](int64_t of) { return rows.bytes(2 * of); });
@@ -461,17 +468,19 @@ TensorIndex from_experts(ExpertPass& e, const std::string& label, TensorIndex he
     exchange_rows(
         e.c.pass, label + " reduce-scatter over etp",
         group_collective(WorkKind::reduce_scatter, Axis::etp, wide, rows.bytes(spread * plan.etp)));
-    rows.become(label + " reduced", mean, spread, kPassing);
+    rows.become(label + " reduced", mean, spread,
+                category_of(!permuted_last && plan.ep == 1, kPassing));
   }
   if (plan.ep > 1) {
     travel(e, label, rows, true, beside);
-    const int64_t back = dispatcher == Dispatcher::all_to_all ? x.copies : x.tokens;
-    rows.become(label + " returned", back, back, kPassing);
-    convert(e, label + " dequantize", rows, wide, kPassing);
+    const int64_t back = permuted_last ? x.copies : x.tokens;
+    rows.become(label + " returned", back, back,
+                category_of(!permuted_last && rows.dtype == wide, kPassing));
+    convert(e, label + " dequantize", rows, wide, category_of(!permuted_last, kPassing));
   } else if (beside) {
     beside();
   }
-  if (dispatcher == Dispatcher::all_to_all) unpermute(x.tokens, x.tokens);
+  if (permuted_last) unpermute(x.tokens, x.tokens, true);
   return rows.held;
 }
 
@@ -867,13 +876,10 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
   c.pass.free(read);
   t.rows = rows.tensor;
   const TensorIndex made = products_forward(e, mode, t, rows.converted);
-  TensorIndex out = from_experts(e, "combine", made, down);
+  std::optional<MemoryCategory> kept;  // what a norm reads
+  if (normed) kept = saved(mode);
+  TensorIndex out = from_experts(e, "combine", made, down, kept);
   if (latent) out = latent_out_forward(c, mode, e.x, out, t);
-  if (e.x.tokens < s.own_tokens) {
-    const TensorIndex all = gather(c, "combine all-gather", s.hidden);
-    c.pass.free(out);
-    out = all;
-  }
   if (normed) {
     const NormOutput norm = norm_forward(c, mode, "expert output norm", e.x.tokens, s.hidden);
     t.routed_output = out;
@@ -881,6 +887,11 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
     out = norm.output;
     done_with(t.routed_output);
     done_with(t.routed_statistics);
+  }
+  if (e.x.tokens < s.own_tokens) {
+    const TensorIndex all = gather(c, "combine all-gather", s.hidden);
+    c.pass.free(out);
+    out = all;
   }
   done_with(t.scores);
   done_with(t.map);

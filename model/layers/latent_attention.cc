@@ -11,13 +11,6 @@
 namespace stepcast {
 namespace {
 
-// Shapes of the up projection from a latent of this width.
-Shard from_latent(const Shard& s, int64_t width) {
-  Shard up = s;
-  up.hidden = width;
-  return up;
-}
-
 // What the keys' and values' up projection makes: the keys without their shared part.
 int64_t up_width(const Shard& s) {
   return s.heads * (s.model.qk_nope_dim + s.model.v_dim);
@@ -106,6 +99,12 @@ TensorIndex duplicated_backward(const LayerContext& c, const std::string& label,
   return result;
 }
 
+Shard from_latent(const Shard& s, int64_t width) {
+  Shard up = s;
+  up.hidden = width;
+  return up;
+}
+
 void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
   const Transformer& m = s.model;
@@ -130,14 +129,15 @@ void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) 
     l.position_key =
         c.pass.allocate("position keys", s.bytes(s.tokens, m.qk_rope_dim), saved(mode));
   }
+  const bool chosen = attends_to_chosen(c);
   if (m.q_rank > 0) {
-    const NormOutput norm = norm_forward(c, mode, "query norm", s.own_tokens, m.q_rank, true);
+    // An indexer reads it, too.
+    const NormOutput norm = norm_forward(c, mode, "query norm", s.own_tokens, m.q_rank, !chosen);
     l.q_normed = norm.output;
     l.q_statistics = norm.statistics;
     done_with(l.q_statistics);
     done_with(l.q_down);
   }
-  const bool chosen = attends_to_chosen(c);
   const NormOutput norm =
       norm_forward(c, mode, "key and value norm", s.own_tokens, m.kv_rank, !chosen);
   l.kv_normed = norm.output;

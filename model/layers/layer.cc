@@ -408,8 +408,10 @@ TensorIndex& replaced_by_exchange(const LayerContext& c, SavedAttention& t) {
   return c.shard.model.qk_norm ? t.qk_normed : t.qkv;
 }
 
-// Kernels::context_copies.  Of one sequence both transpositions are views.
+// Kernels::context_copies.  Of one sequence both transpositions are views.  What the projection
+// reads of chosen or compressed keys is made by products that follow the core.
 bool copies_context(const LayerContext& c) {
+  if (attends_to_chosen(c) || attends_compressed(c)) return false;
   const Kernels& kernels = c.shard.plan.kernels;
   return kernels.context_copies && kernels.flash_attention && c.shard.plan.micro_batch > 1;
 }

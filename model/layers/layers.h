@@ -276,8 +276,8 @@ struct SavedCompressor {
   TensorIndex key_low = kNoTensor;
 };
 
-// Of a branch that reads one of several residual streams: what weighs them, their sum, which its
-// norm reads, and what it has made.
+// Of a branch that reads a weighted sum of several residual streams: the weights, the sum, which
+// its norm reads, and what the branch has made.
 struct SavedStreams {
   TensorIndex weights = kNoTensor, sum = kNoTensor, branch = kNoTensor;
 };
@@ -419,6 +419,8 @@ TensorIndex duplicated_forward(const LayerContext& c, ForwardMode mode, const st
                                TensorIndex& input, int64_t out, TensorIndex* copy);
 TensorIndex duplicated_backward(const LayerContext& c, const std::string& label,
                                 TensorIndex& gradient, TensorIndex& input, int64_t out);
+// Shapes of the up projection from a latent of this width.
+Shard from_latent(const Shard& s, int64_t width);
 // Fills `t.latent` and `t.qkv` from `t.norm_output`.
 void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t);
 // Returns the gradient of the norm's output.
@@ -448,8 +450,12 @@ TensorIndex chosen_core_backward(const LayerContext& c, SavedAttention& t, Tenso
 void recompute_chosen_core(const LayerContext& c, SavedAttention& t);
 // The shapes of attention in the latent space.
 Shard latent_shard(const Shard& s);
-// The indexer of a layer: its choice; its loss, after attention; its gradients, all but its loss'
-// to what it reads, which has none.
+// Keys that an indexer leaves of those that the last query sees.
+int64_t left_keys(const Shard& s, const LayerKind& kind);
+// `count` products of the same size, side by side.
+Work products(Work gemm, int64_t count);
+// The indexer of a layer: its choice; its loss, after attention; the gradients of its own layers.
+// None goes back to what it reads.
 void index_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t);
 void index_loss(const LayerContext& c, ForwardMode mode, SavedAttention& t);
 void index_backward(const LayerContext& c, SavedAttention& t);

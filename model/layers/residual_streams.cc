@@ -14,8 +14,8 @@
 // in the same way, n of them.
 //
 // For example, with n = 4 the forward of a layer with two branches reads the row three times for
-// each of them (weights, sum, new streams) and writes it once, which takes 16 times what a single
-// stream's sum takes.
+// each of them (weights, sum, new streams) and writes it once: 16 times the width of a stream,
+// where a single stream's sum moves 3.
 #include <string>
 
 #include "model/layers/layers.h"

@@ -35,9 +35,8 @@ int64_t tokens_of_key(const LayerContext& c) {
   return std::max<int64_t>(1, c.kind.compression);
 }
 
-// Keys that an indexer leaves of those that the last query sees.
 int64_t left_keys(const LayerContext& c) {
-  return std::min(c.shard.model.index_topk, c.shard.keys / tokens_of_key(c));
+  return left_keys(c.shard, c.kind);
 }
 
 // Pairs of a query and a key that it sees, at most `most` of each query; in a microbatch.
@@ -51,13 +50,6 @@ double seen_pairs(const LayerContext& c, int64_t most) {
     return of_key * (count * window - window * window / 2);
   };
   return (below(keys) - below(before)) * whole_number(s.plan.micro_batch);
-}
-
-// `heads` products of the same size.
-Work of_each_head(Work gemm, int64_t heads) {
-  gemm.batch = heads;
-  gemm.flops = gemm.flops * whole_number(heads);
-  return gemm;
 }
 
 // The products of an indexer's heads with keys, of which `pairs` are computed; reads both and moves
@@ -114,6 +106,16 @@ void compress_keys_backward(const LayerContext& c) {
 }
 
 }  // namespace
+
+int64_t left_keys(const Shard& s, const LayerKind& kind) {
+  return std::min(s.model.index_topk, s.keys / std::max<int64_t>(1, kind.compression));
+}
+
+Work products(Work gemm, int64_t count) {
+  gemm.batch = count;
+  gemm.flops = gemm.flops * whole_number(count);
+  return gemm;
+}
 
 void index_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
@@ -230,8 +232,7 @@ void absorb_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t,
   const Shard& s = c.shard;
   const Transformer& m = s.model;
   const Shard x = latent_shard(s);
-  Shard up = s;
-  up.hidden = m.q_rank;
+  const Shard up = from_latent(s, m.q_rank);
   if (c.kind.indexes) index_forward(c, mode, t);
   t.queries_before =
       column_parallel_forward(c.with(up), mode, "query up", "queries", query_input, s.q);
@@ -239,7 +240,7 @@ void absorb_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t,
     c.pass.join(c.pass.communicate(Stream::tp, "latent all-gather",
                                    s.collective(WorkKind::all_gather, m.kv_rank)));
   c.pass.compute("query absorption",
-                 of_each_head(s.forward_gemm(s.tokens, m.kv_rank, m.qk_nope_dim), s.heads));
+                 products(s.forward_gemm(s.tokens, m.kv_rank, m.qk_nope_dim), s.heads));
   t.qkv = c.pass.allocate("absorbed queries and latents", s.bytes(s.tokens, x.qkv), saved(mode));
   c.pass.free(t.latent.kv_normed);
   c.pass.compute("rotary", s.memory_bound(Kernel::rotary,
@@ -261,7 +262,7 @@ AbsorbedGradients absorb_backward(const LayerContext& c, SavedAttention& t, Tens
     c.pass.join(c.pass.communicate(Stream::tp, "latent gradient sum", s.collective(kind, x.key)));
   }
   c.pass.compute("query absorption input gradient",
-                 of_each_head(s.input_gemm(s.tokens, m.kv_rank, m.qk_nope_dim), s.heads));
+                 products(s.input_gemm(s.tokens, m.kv_rank, m.qk_nope_dim), s.heads));
   out.queries =
       c.pass.allocate("query gradient", s.bytes(s.tokens, s.q), MemoryCategory::workspace);
   out.latents =
@@ -279,7 +280,7 @@ void chosen_core_forward(const LayerContext& c, ForwardMode mode, bool keep, Sav
   const Shard x = latent_shard(s);
   TensorIndex none = kNoTensor;
   t.core = core_forward(c.with(x), mode, keep, none);
-  c.pass.compute("value up", of_each_head(s.forward_gemm(s.tokens, m.v_dim, m.kv_rank), s.heads));
+  c.pass.compute("value up", products(s.forward_gemm(s.tokens, m.v_dim, m.kv_rank), s.heads));
   t.context_copy =
       c.pass.allocate("attention context of heads", s.bytes(s.tokens, s.context), saved(mode));
   if (!c.kind.indexes) return;
@@ -302,7 +303,7 @@ TensorIndex chosen_core_backward(const LayerContext& c, SavedAttention& t, Tenso
   const Transformer& m = s.model;
   const Shard x = latent_shard(s);
   c.pass.compute("value up input gradient",
-                 of_each_head(s.input_gemm(s.tokens, m.v_dim, m.kv_rank), s.heads));
+                 products(s.input_gemm(s.tokens, m.v_dim, m.kv_rank), s.heads));
   TensorIndex d = c.pass.allocate("latent context gradient", s.bytes(s.tokens, x.context),
                                   MemoryCategory::workspace);
   weight_gradient(c, "value up", s.weight_gemm(s.tokens, s.heads * m.v_dim, m.kv_rank),

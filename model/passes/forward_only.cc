@@ -228,11 +228,14 @@ TensorIndex write_teacher(const Plan& plan, PassWriter& pass) {
   const LayerShards shards(*alone.teacher, alone);
   const Shard& s = shards.own();
   const StageContent& own = alone.teacher_stages.front();
-  TensorIndex received = kNoTensor;
+  TensorIndex received = kNoTensor, choice = kNoTensor;
   if (!own.embedding)
     received =
         pass.allocate("teacher residual stream", teacher_stream(plan), MemoryCategory::activations);
+  if (const Bytes bytes = received_choice(*plan.teacher, plan, own); bytes.value > 0)
+    choice = pass.allocate("teacher's chosen keys", bytes, MemoryCategory::activations);
   TensorIndex stream = forward_alone(shards, pass, own, received);
+  pass.free(choice);
   if (own.head) return write_teacher_head(s, pass, stream);
   pass.free(stream);  // leaves with the student's
   return kNoTensor;
@@ -274,6 +277,11 @@ Bytes teacher_stream(const Plan& plan) {
   if (!plan.teacher) return {};
   const Shard s(*plan.teacher, plan);
   return s.bytes(s.own_tokens, s.hidden);
+}
+
+Bytes received_by_teacher(const Plan& plan, size_t stage) {
+  if (!plan.teacher) return {};
+  return teacher_stream(plan) + received_choice(*plan.teacher, plan, plan.teacher_stages[stage]);
 }
 
 double teacher_flops(const Plan& plan, bool causal) {

@@ -74,6 +74,9 @@ void write_distillation_gradient(const Shard& student, TensorIndex& logits, Pass
 // that comes in from the stage before it.
 Bytes teacher_parameters(const Plan& plan, const StageContent& own);
 Bytes teacher_stream(const Plan& plan);
+// Bytes of what the teacher's part of a stage gets from the one before: the stream, and a choice of
+// keys where its first layer shares one.  None without a teacher.
+Bytes received_by_teacher(const Plan& plan, size_t stage);
 
 // Model FLOPs of the teacher in a step, over all ranks.
 double teacher_flops(const Plan& plan, bool causal);

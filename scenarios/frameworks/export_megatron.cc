@@ -140,8 +140,14 @@ class ArgumentWriter {
     if (m_.vocab % (kMultiple * p_.tp) != 0) add("--make-vocab-size-divisible-by 1");
     add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
     if (m_.parallel_block) note("Megatron has no attention beside the MLP");
-    if (!m_.shapes.empty() || m_.shared_values) note("Megatron's layers are all of the same sizes");
-    if (!m_.mixers.empty() || m_.index_topk > 0 || !m_.compressions.empty() || m_.attention_gate)
+    const bool compressed = !m_.compressions.empty();
+    if (compressed)
+      note(
+          "attention to compressed keys, several residual streams and experts that a table chooses "
+          "are not written: what stands here is attention of grouped queries");
+    if (!m_.shapes.empty() || (m_.shared_values && !compressed))
+      note("Megatron's layers are all of the same sizes");
+    if (!m_.mixers.empty() || (m_.index_topk > 0 && !compressed) || m_.attention_gate)
       note(
           "recurrent layers, layers of one branch, gates and indexers of attention are not "
           "written");

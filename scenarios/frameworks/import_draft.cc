@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "scenarios/resolve/model.h"
 #include "scenarios/schema/keys.h"
 #include "sim/text.h"
 
@@ -134,7 +135,7 @@ void ScenarioDraft::note(std::string text) {
 }
 
 void ScenarioDraft::left_out(const std::string& what) {
-  note(fmt::format("{}: not modelled, left out", what));
+  note(left_out_remark(what));
 }
 
 DraftText ScenarioDraft::text(const std::string& head) const {

@@ -42,7 +42,10 @@ constexpr MissingPart kMissingParts[] = {
     {"index_topk", "sparse attention with an indexer"},
     {"sparse_attention_config", "attention to chosen blocks of keys"},
     {"compress_ratios", "attention to compressed keys"},
+    {"compress_rates", "attention to compressed keys"},
     {"o_lora_rank", "output projections of low rank"},
+    {"o_groups", "output projections of groups of heads"},
+    {"num_hash_layers", "experts that a table chooses"},
     {"hc_mult", "several residual streams"},
     {"block_configs", "layers of different sizes"},
     {"swa_num_key_value_heads", "heads of other sizes in layers with a window"},
@@ -68,9 +71,7 @@ bool is_nothing(const Value& v) {
 bool family_has(const ModelFamily& family, const Value& model, std::string_view key) {
   const ConfigKey known = find_config_key(family, key);
   if (known.use != KeyUse::read) return false;
-  const std::string line = fmt::format("\n{}:", known.name);
-  for (const std::string_view text : {family.defaults, family.common})
-    if (text.find(line) != std::string_view::npos) return true;
+  if (names_by_default(family, known.name)) return true;
   // A scenario that says which mixer its layers have.
   return known.name.starts_with("linear_") && model.find("linear_mixer") != nullptr;
 }

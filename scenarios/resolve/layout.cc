@@ -647,6 +647,10 @@ void check_mixers(const PlanInputs& in, const Plan& plan) {
   if (compressed && v.has("batch.seq") && plan.seq < *longest)
     refuse("batch.seq", fmt::format("sequences of less than {} tokens", *longest),
            "a sequence has a compressed key at least");
+  if (in.model->streams > 1 && plan.recompute == Recompute::full)
+    in.warnings.push_back("Megatron-Core refuses several residual streams with recompute: full");
+  if (in.model->streams > 1 && plan.pp > 1)
+    in.warnings.push_back("Megatron-Core refuses several residual streams with pp > 1");
   double dropout = 0;
   v.read("kernels.dropout.hidden", dropout);
   if (in.model->streams > 1 && dropout > 0)

@@ -33,7 +33,8 @@ struct ModelKeys {
 
 // Adds problems and returns nothing if there are any.
 std::optional<ModelKeys> collect_model_keys(const Value& model, Problems& problems,
-                                            const FileReader& read_file);
+                                            const FileReader& read_file,
+                                            std::vector<std::string>* warnings);
 
 namespace {
 
@@ -211,6 +212,9 @@ class Overlay {
     return std::move(keys_);
   }
 
+  // Of the last level that says how many there are.
+  bool leaves_prediction_out() const { return leaves_prediction_out_; }
+
  private:
   void add(const Level& level) {
     std::vector<std::pair<std::string_view, const Member*>> given;  // on this level
@@ -218,7 +222,7 @@ class Overlay {
       if (is_selector(level.origin, m.key)) continue;
       const ConfigKey key = find_config_key(*levels_.family, m.key);
       if (key.use == KeyUse::unknown) refuse_unknown(level.origin, m);
-      if (key.use == KeyUse::left_out) refuse_prediction(level.origin, m);
+      if (key.use == KeyUse::left_out) read_prediction(level.origin, m);
       if (key.use != KeyUse::read) continue;
       for (const auto& [name, first] : given)
         if (name == key.name && !says_the_same(level.origin, m, *first))
@@ -279,13 +283,15 @@ class Overlay {
                   std::move(note));
   }
 
-  // What an import leaves out aloud, nobody would hear of in a scenario.
-  void refuse_prediction(WrittenIn origin, const Member& m) {
-    if (origin != WrittenIn::scenario || m.key != "num_nextn_predict_layers" || m.value.text == "0")
-      return;
+  // Prediction modules of a file are left out aloud, as by an import; a scenario has none to state.
+  void read_prediction(WrittenIn origin, const Member& m) {
+    if (m.key != "num_nextn_predict_layers") return;
+    const bool none = m.value.kind == Value::Kind::null || m.value.text == "0";
+    leaves_prediction_out_ = !none;
+    if (none || origin != WrittenIn::scenario) return;
     ok_ = false;
     problems_.add("E130",
-                  "not supported yet: multi-token prediction beside several residual streams",
+                  "not supported yet: multi-token prediction of models with compressed keys",
                   m.value.mark, length_of(m.value.text), {}, "num_nextn_predict_layers: 0");
   }
 
@@ -298,18 +304,26 @@ class Overlay {
   Problems& problems_;
   const Levels& levels_;
   Value keys_;
-  bool ok_ = true;
+  bool ok_ = true, leaves_prediction_out_ = false;
 };
 
 }  // namespace
 
+std::string left_out_remark(std::string_view key) {
+  return fmt::format("{}: not modelled, left out", key);
+}
+
 std::optional<ModelKeys> collect_model_keys(const Value& model, Problems& problems,
-                                            const FileReader& read_file) {
+                                            const FileReader& read_file,
+                                            std::vector<std::string>* warnings) {
   const std::optional<Levels> levels =
       Collector(problems, read_file).collect(model, WrittenIn::scenario);
   if (!levels) return {};
-  std::optional<Value> keys = Overlay(problems, *levels).lay();
+  Overlay overlay(problems, *levels);
+  std::optional<Value> keys = overlay.lay();
   if (!keys) return {};
+  if (warnings != nullptr && overlay.leaves_prediction_out())
+    warnings->push_back(left_out_remark("num_nextn_predict_layers"));
   keys->mark = model.mark;
   return ModelKeys{levels->family, levels->name, std::move(*keys)};
 }
@@ -405,7 +419,8 @@ std::optional<LayerWord> layer_word(std::string_view written) {
 
 class ModelReader {
  public:
-  ModelReader(const ModelKeys& model, Problems& problems) : keys_(model.keys), problems_(problems) {
+  ModelReader(const ModelKeys& model, Problems& problems)
+      : family_(*model.family), keys_(model.keys), problems_(problems) {
     t_.name = model.name;
   }
 
@@ -422,6 +437,7 @@ class ModelReader {
     check_experts();
     check_mixers();
     read_window();
+    if (ok_) check_window_of_compressed();
     if (ok_) read_shapes();
     if (ok_) check_size();
     if (!ok_) return {};
@@ -583,8 +599,25 @@ class ModelReader {
     t_.index_heads = needed("index_n_heads", kMostHeads);
     t_.index_dim = needed("index_head_dim", kMostHeads);
     t_.hashed_layers = whole("num_hash_layers", 0, kMostLayers, 0);
-    needed("head_dim", kMostHeads);
+    const int64_t width = needed("head_dim", kMostHeads);
     needed("sliding_window", kMostRows);
+    refuse_other_attention(width);
+  }
+
+  // Keys that describe the other kinds of attention to chosen keys or of low rank, unless they say
+  // what is so in any case.
+  void refuse_other_attention(int64_t width) {
+    const auto refuse_key = [&](std::string_view key) {
+      refuse("E127", fmt::format("{} is not of attention to compressed keys", key), place({key}),
+             "leave it out");
+    };
+    for (const std::string_view key :
+         {"indexer_types", "index_topk_pattern", "index_skip_topk_offset"})
+      if (find(key) != nullptr) refuse_key(key);
+    for (const auto& [key, always] :
+         {std::pair{"index_topk_freq", int64_t{1}}, std::pair{"v_head_dim", width},
+          std::pair{"qk_nope_head_dim", width - t_.qk_rope_dim}})
+      if (whole(key, 0, kMostHeads, always) != always && ok_) refuse_key(key);
   }
 
   // Words of `layer_types`, and the tokens in a compressed key of such layers.
@@ -606,14 +639,24 @@ class ModelReader {
   void check_compression_rates() {
     const Value* rates = find("compress_rates");
     if (rates == nullptr) return;
-    for (const auto& [word, tokens] : kCompressionWords)
-      if (const Value* rate = rates->find(word); rate != nullptr && ok_) {
-        const auto n = read_whole(*rate, "compress_rates", problems_, 0, kMostRows);
-        ok_ = ok_ && n.has_value();
-        if (ok_ && *n != tokens)
-          refuse("E130", fmt::format("not supported yet: compressed keys of {} tokens", *n),
-                 rate->mark);
-      }
+    if (!rates->is_mapping())
+      return refuse("E107", "'compress_rates' must be a mapping from types of layers to numbers",
+                    rates->mark);
+    for (const Member& m : rates->members) check_compression_rate(m);
+  }
+
+  void check_compression_rate(const Member& m) {
+    const auto* known =
+        std::ranges::find(kCompressionWords, m.key, &std::pair<std::string_view, int64_t>::first);
+    if (known == kCompressionWords.end())
+      return refuse("E125", "'compress_rates' cannot have '" + escape_text(m.key) + '\'',
+                    m.key_mark,
+                    "compressed_sparse_attention: 4, heavily_compressed_attention: 128");
+    const auto n = read_whole(m.value, "compress_rates", problems_, 0, kMostRows);
+    ok_ = ok_ && n.has_value();
+    if (n && *n != known->second)
+      refuse("E130", fmt::format("not supported yet: compressed keys of {} tokens", *n),
+             m.value.mark);
   }
 
   void add_compression(const Value& tokens) {
@@ -665,6 +708,9 @@ class ModelReader {
              fmt::format("o_groups = {} does not divide num_attention_heads = {}", t_.out_groups,
                          t_.heads),
              place({"o_groups", "num_attention_heads"}), "each group of heads is projected apart");
+    if (!t_.attention_sinks)
+      refuse("E130", "not supported yet: compressed keys without attention sinks",
+             place({"attention_sinks"}), "attention_sinks: true");
     if (t_.positions != Positions::rotary || t_.attention_gate || t_.qk_norm || t_.value_norm ||
         t_.branch_norms || t_.parallel_block || t_.bidirectional || t_.attention_output_bias ||
         t_.attention_bias || t_.encoder_layers > 0 || !t_.mixers.empty() || !t_.bare.empty())
@@ -974,7 +1020,7 @@ class ModelReader {
     if (named && !any_layer(LayerWord::experts)) t_.experts = 0;
     // Gemma 4: beside the experts of every layer stands the MLP, with norms of their own.
     t_.expert_norms = flag("enable_moe_block", false);
-    if (keys_.find("enable_moe_block") != nullptr && !t_.expert_norms) t_.experts = 0;
+    if (names_by_default(family_, "enable_moe_block") && !t_.expert_norms) t_.experts = 0;
     if (ok_ && t_.expert_norms && t_.experts == 0) missing_.emplace_back("num_experts");
     if (ok_ && any_layer(LayerWord::experts) && t_.experts == 0)
       refuse("E127", "layers are named that have experts (moe, E), but num_experts is 0",
@@ -985,7 +1031,7 @@ class ModelReader {
       t_.moe_ffn = needed("moe_intermediate_size", kMostWidth);
       t_.shared_ffn = whole("shared_expert_intermediate_size", 0, kMostWidth,
                             whole("n_shared_experts", 0, kMostShared, 0) * t_.moe_ffn);
-      if (t_.expert_norms) t_.shared_ffn = needed("intermediate_size", kMostWidth);
+      if (t_.expert_norms) read_mlp_beside();
       t_.shared_gate = t_.shared_ffn > 0 && flag("shared_expert_gate", false);
       t_.router_bias = flag("router_bias", false);
       t_.router_groups = whole("n_group", 0, kMostExperts, 0);
@@ -1007,6 +1053,18 @@ class ModelReader {
       missing_.emplace_back("intermediate_size");
     else
       t_.ffn = 4 * t_.hidden;
+  }
+
+  // It takes the place of shared experts.
+  void read_mlp_beside() {
+    t_.shared_ffn = needed("intermediate_size", kMostWidth);
+    for (const std::string_view key : {"moe_latent_size", "shared_expert_gate", "n_shared_experts",
+                                       "shared_expert_intermediate_size"}) {
+      const Value* v = find(key);
+      if (v == nullptr || v->text == "0" || v->text == "false" || v->text == "False") continue;
+      refuse("E130", fmt::format("not supported yet: {} beside enable_moe_block", key),
+             place({key}), "leave it out: the MLP of intermediate_size stands beside the experts");
+    }
   }
 
   // Which layers have experts: DeepSeek's moe_layer_freq (layer % freq = 0), Qwen's
@@ -1316,6 +1374,14 @@ class ModelReader {
       t_.sliding_window = windows.front();
   }
 
+  void check_window_of_compressed() {
+    if (t_.compressions.empty()) return;
+    if (t_.windows.empty() && t_.sliding_window > 0) return;
+    refuse("E130", "not supported yet: compressed keys in layers without a window",
+           place({"use_sliding_window", "max_window_layers", "sliding_window_pattern"}),
+           "every layer has that of sliding_window");
+  }
+
   // In floating point: those of one layer fit 64 bits, their sum may not.
   void check_size() {
     std::map<LayerKind, double> of_kind;
@@ -1331,6 +1397,7 @@ class ModelReader {
       refuse("E123", "the model has more than 10^15 parameters", keys_.mark);
   }
 
+  const ModelFamily& family_;
   const Value& keys_;
   Problems& problems_;
   Transformer t_;
@@ -1343,8 +1410,9 @@ class ModelReader {
 }  // namespace
 
 std::optional<Transformer> resolve_model(const Value& model, Problems& problems,
-                                         const FileReader& read_file) {
-  const std::optional<ModelKeys> keys = collect_model_keys(model, problems, read_file);
+                                         const FileReader& read_file,
+                                         std::vector<std::string>* warnings) {
+  const std::optional<ModelKeys> keys = collect_model_keys(model, problems, read_file, warnings);
   if (!keys) return {};
   return ModelReader(*keys, problems).read();
 }

@@ -16,6 +16,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "model/transformer.h"
 #include "scenarios/document/value.h"
@@ -30,7 +32,12 @@ using FileReader = std::function<SourceRef(const std::string& path, const Mark& 
 //   E120-E125 wrong values; E125 also unknown presets and model_types
 //   E126 sizes that are missing   E127 sizes that contradict each other
 //   E123 more than 10^15 parameters                                 E130 not supported yet
+// Adds to `warnings`, if any, which parts of a config.json are left out.
 std::optional<Transformer> resolve_model(const Value& model, Problems& problems,
-                                         const FileReader& read_file);
+                                         const FileReader& read_file,
+                                         std::vector<std::string>* warnings = nullptr);
+
+// What is said of a key of a config.json that changes the cost and is not modelled.
+std::string left_out_remark(std::string_view key);
 
 }  // namespace stepcast

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <string>
 
 namespace stepcast {
 
@@ -294,6 +295,7 @@ head_dim: 512
 max_position_embeddings: 1048576
 sliding_window: 128
 compress_ratios: null  # where layer_types is not given either
+compress_rates: null
 q_lora_rank: 1024
 qk_rope_head_dim: 64
 o_groups: 8
@@ -1275,6 +1277,13 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
   if (contains(kIgnored, key)) return {KeyUse::ignored, key};
   if (contains(kLeftOut, key)) return {KeyUse::left_out, key};
   return {};
+}
+
+bool names_by_default(const ModelFamily& family, std::string_view key) {
+  const std::string line = "\n" + std::string(key) + ':';
+  for (const std::string_view text : {family.defaults, family.common})
+    if (text.find(line) != std::string_view::npos) return true;
+  return false;
 }
 
 std::span<const std::string_view> config_vocabulary() {

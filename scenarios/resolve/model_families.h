@@ -40,6 +40,9 @@ struct ConfigKey {
 // The meaning of `key` in a config.json of `family`.
 ConfigKey find_config_key(const ModelFamily& family, std::string_view key);
 
+// Whether what the family takes for granted names `key` of the vocabulary.
+bool names_by_default(const ModelFamily& family, std::string_view key);
+
 // All keys that are read, for "did you mean"; those that only few models have apart.
 std::span<const std::string_view> config_vocabulary();
 std::span<const std::string_view> rare_config_vocabulary();

@@ -193,7 +193,8 @@ class Lowering {
       const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
       Bytes bytes = received_bytes(model_, plan_, plan_.stages[std::max(hop.from, hop.to)]);
       if (hop.to > hop.from)
-        bytes += teacher_stream(plan_) + received_choice(model_, plan_, plan_.stages[hop.to]);
+        bytes += received_by_teacher(plan_, hop.to) +
+                 received_choice(model_, plan_, plan_.stages[hop.to]);
       if (plan_.splits_transfers()) bytes = {bytes.value / plan_.tp};
       const WorkId work = transfer(ranks[hop.from], ranks[hop.to], bytes);
       const WorkId reversed =
@@ -250,7 +251,8 @@ class Lowering {
     if (schedule_.rank_of_stage[from] == schedule_.rank_of_stage[stage]) return;
     Bytes bytes = received_bytes(model_, plan_, plan_.stages[std::max(from, stage)]);
     if (forward)
-      bytes += teacher_stream(plan_) + received_choice(model_, plan_, plan_.stages[stage]);
+      bytes +=
+          received_by_teacher(plan_, stage) + received_choice(model_, plan_, plan_.stages[stage]);
     const auto [made, is_new] = gathers_.try_emplace({forward, bytes.value}, kNoPass);
     if (is_new) {
       Work w;

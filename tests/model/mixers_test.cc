@@ -3,13 +3,16 @@
 // one branch, attention to chosen keys, gates.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/parameters.h"
+#include "model/passes/forward_only.h"
 #include "model/passes/stage_passes.h"
 #include "sim/memory/memory.h"
 #include "tests/hand_graph.h"
@@ -462,6 +465,18 @@ TEST(Mixers, BalanceTheirMemoryHoweverTheyAreRun) {
   }
 }
 
+// What follows the core of these reads another tensor than the core's output.
+TEST(Mixers, BalanceTheirMemoryWhereTheContextWouldBeCopied) {
+  for (const Transformer& t : {chosen(), compressed(), gated()}) {
+    Plan plan = flash(1, 2);
+    plan.micro_batch = 2;
+    plan.kernels.context_copies = true;
+    const OneStage stage(t, plan, {.layers = 4});
+    const RoleMemory memory = trace_memory(stage.graph).front();
+    EXPECT_EQ(memory.end, memory.start);
+  }
+}
+
 TEST(Mixers, BalanceTheirMemoryInSplitBackwards) {
   for (const Transformer& t : all_models()) {
     OpGraph graph;
@@ -587,6 +602,74 @@ TEST(Mixers, NormsOfExpertsKeepWhatTheyRead) {
     return OneStage(t, flash(1, 1), {.layers = 1}).kept();
   };
   EXPECT_EQ(kept(true) - kept(false), 3 * 2 * kSeq * 1024);
+}
+
+// ... which is an activation like any other that is kept.
+TEST(Mixers, WhatNormsOfExpertsReadIsKeptAsActivations) {
+  for (const Dispatcher dispatcher :
+       {Dispatcher::all_to_all, Dispatcher::all_gather, Dispatcher::deepep})
+    for (const auto& [ep, etp] : {std::pair{1, 1}, {4, 1}, {1, 2}, {2, 2}}) {
+      Plan plan = flash(etp, 4);
+      plan.sp = etp > 1;
+      plan.ep = ep;
+      plan.etp = etp;
+      plan.moe.dispatcher = dispatcher;
+      const OneStage stage(beside_experts(), plan, {.layers = 1});
+      const Pass& pass = stage.graph.passes[static_cast<size_t>(stage.passes.forward)];
+      std::map<uint32_t, bool> held;
+      for (const MemoryEvent& e : pass.memory) held[e.tensor] = e.allocate;
+      for (const auto& [tensor, kept] : held) {
+        const Tensor& t = stage.graph.tensor_tables[static_cast<size_t>(pass.tensors)][tensor];
+        if (kept) {
+          EXPECT_EQ(t.category, MemoryCategory::activations) << stage.graph.text(t.label);
+        }
+      }
+    }
+}
+
+// Without sequence parallelism each rank sends its part of the tokens to the experts, norms what
+// comes back and hands that on.
+TEST(Mixers, NormsOfExpertsAreOfARanksOwnPartOfTheTokens) {
+  Plan plan = flash(4, 1);
+  plan.mode = StepMode::prefill;
+  plan.sp = false;
+  StageContent content{.layers = 1};
+  const Transformer t = beside_experts();
+  content.kinds = {layer_kind(t, 0)};
+  OpGraph graph;
+  GraphBuilder builder(graph);
+  const StagePasses passes = add_inference_passes(builder, t, plan, content);
+  add_role(graph, {{passes.forward, ActionKind::forward}});
+  const RoleMemory memory = trace_memory(graph).front();
+  EXPECT_EQ(memory.end, memory.start);
+  std::vector<std::string> order;
+  std::map<std::string, int64_t> bytes;
+  for (const Op& op : graph.passes[static_cast<size_t>(passes.forward)].ops) {
+    order.push_back(graph.text(op.label));
+    bytes[order.back()] = graph.works[static_cast<size_t>(op.work)].bytes.value;
+  }
+  const auto at = [&](const char* label) { return std::ranges::find(order, label); };
+  ASSERT_NE(at("combine all-gather"), order.end());
+  EXPECT_LT(at("expert output norm"), at("combine all-gather"));
+  EXPECT_EQ(bytes["expert output norm"], 2 * 2 * kSeq / 4 * 1024);
+}
+
+// What an indexer reads beside the projection stays in 16 bits.
+TEST(Mixers, LatentsThatAnIndexerReadsAreNotQuantizedByTheirNorm) {
+  for (const Transformer& t : {chosen(), compressed()}) {
+    const auto norm = [&](Scaling scaling) {
+      Plan plan = flash(1, 1);
+      plan.precision.scaling = scaling;
+      const OneStage stage(t, plan, {.layers = 4});
+      int64_t bytes = 0;
+      for (const Op& op : stage.graph.passes[static_cast<size_t>(stage.passes.forward)].ops)
+        if (stage.graph.text(op.label) == "query norm")
+          bytes += stage.graph.works[static_cast<size_t>(op.work)].bytes.value;
+      return bytes;
+    };
+    EXPECT_GT(norm(Scaling::none), 0);
+    EXPECT_EQ(norm(Scaling::delayed), norm(Scaling::none));
+  }
 }
 
 // docs/memory.md, of a layer with one vector for each 128 tokens.

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
 #include "tests/scenarios/loading.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast::scenario_mixers_test {
 namespace {
@@ -13,6 +18,7 @@ namespace {
 using testing::failure;
 using ::testing::HasSubstr;
 using testing::load;
+using testing::TemporaryFolder;
 
 constexpr const char* kDelta =
     "model: {model_type: qwen3_5_text, hidden_size: 1024, intermediate_size: 2048, "
@@ -212,27 +218,92 @@ TEST(CompressedKeys, ThatCannotBeAreRefused) {
             "E127: compressed keys are not of latent attention: kv_lora_rank goes without");
   EXPECT_THAT(problem(deepseek4(", use_qk_norm: true")), HasSubstr("E130"));
   EXPECT_THAT(problem(deepseek4(", hc_mult: 0")), HasSubstr("hc_mult"));
-  EXPECT_EQ(problem(deepseek4(", num_nextn_predict_layers: 1")),
-            "E130: not supported yet: multi-token prediction beside several residual streams");
+  for (const char* streams : {"4", "1"})
+    EXPECT_EQ(problem(deepseek4(", num_nextn_predict_layers: 1, hc_mult: " + std::string(streams))),
+              "E130: not supported yet: multi-token prediction of models with compressed keys");
   EXPECT_EQ(failure("model: {model_type: deepseek_v4}\ncluster: dgx-h100 x 1\n"
                     "batch: {global: 8, seq: 64}\n")
                 .all.front()
                 .message,
             "not supported yet: sequences of less than 128 tokens of attention to compressed keys");
-  for (const char* key : {"o_lora_rank: 64", "hc_mult: 4", "compress_ratios: [4]"})
+  for (const char* key : {"o_lora_rank: 64", "hc_mult: 4", "compress_ratios: [4]", "o_groups: 8",
+                          "num_hash_layers: 3", "compress_rates: {sliding_attention: 0}"})
     EXPECT_THAT(problem("model: {preset: llama3-8b, " + std::string(key) +
                         "}\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n"),
                 HasSubstr("E130: not supported yet"));
 }
 
+TEST(CompressedKeys, NeedAWindowInEveryLayer) {
+  for (const char* key : {"use_sliding_window: false", "max_window_layers: 1",
+                          "sliding_window_pattern: 2", "sliding_window_pattern: 1"})
+    EXPECT_EQ(problem(deepseek4(", " + std::string(key))),
+              "E130: not supported yet: compressed keys in layers without a window")
+        << key;
+  EXPECT_EQ(load(deepseek4(", max_window_layers: 0")).model.sliding_window, 128);
+}
+
+TEST(CompressedKeys, RefuseWhatOtherAttentionIsDescribedBy) {
+  for (const char* key : {"indexer_types: [full, full, full]", "index_topk_freq: 2",
+                          "index_topk_pattern: FFF", "v_head_dim: 128", "qk_nope_head_dim: 128"}) {
+    const std::string text(key);
+    EXPECT_EQ(problem(deepseek4(", " + text)), "E127: " + text.substr(0, text.find(':')) +
+                                                   " is not of attention to compressed keys");
+  }
+  EXPECT_EQ(load(deepseek4(", v_head_dim: 512, qk_nope_head_dim: 448")).model.compressions.size(),
+            3u);
+  EXPECT_EQ(problem(deepseek4(", compress_rates: 3")),
+            "E107: 'compress_rates' must be a mapping from types of layers to numbers");
+  EXPECT_EQ(problem(deepseek4(", compress_rates: {foo: 8}")),
+            "E125: 'compress_rates' cannot have 'foo'");
+  EXPECT_EQ(problem(deepseek4(", attention_sinks: false")),
+            "E130: not supported yet: compressed keys without attention sinks");
+}
+
+// What an import says of a file, the scenario that names the file says, too.
+TEST(CompressedKeys, OfAFileLosePredictionModulesAloud) {
+  const TemporaryFolder folder;
+  folder.write("config.json", R"({"model_type": "deepseek_v4", "num_hidden_layers": 3,
+    "num_nextn_predict_layers": 1})");
+  const auto warnings = [&](const std::string& more) {
+    return load_scenario(folder.write("run.yaml", "model: {hf: config.json" + more +
+                                                      "}\ncluster: dgx-h100 x 1\n"
+                                                      "batch: {global: 8, seq: 4096}\n"))
+        .warnings;
+  };
+  EXPECT_THAT(warnings(""), ::testing::Contains(HasSubstr("num_nextn_predict_layers")));
+  EXPECT_THAT(warnings(", num_nextn_predict_layers: 0"), ::testing::IsEmpty());
+}
+
+TEST(CompressedKeys, AreTrainedWithoutWhatMegatronCoreRefuses) {
+  const auto warnings = [](const std::string& rest) { return load(deepseek4("", rest)).warnings; };
+  EXPECT_THAT(warnings(""), ::testing::IsEmpty());
+  EXPECT_THAT(warnings("recompute: full\n"),
+              ::testing::Contains(HasSubstr("Megatron-Core refuses several residual streams")));
+  EXPECT_THAT(load("model: {model_type: deepseek_v4, num_hidden_layers: 4}\n"
+                   "cluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\nparallel: {pp: 2}\n")
+                  .warnings,
+              ::testing::Contains(HasSubstr("Megatron-Core refuses several residual streams")));
+}
+
 TEST(CompressedKeys, AreWholeOnEveryRank) {
   EXPECT_THAT(problem(deepseek4("", "parallel: {tp: 2}\n")),
               HasSubstr("tp = 2 does not divide the one vector a token"));
-  for (const char* rest :
-       {"parallel: {cp: 2}\n", "mode: prefill\n", "mode: decode\n", "recompute: per-op\n",
-        "kernels: {attention: unfused}\n", "kernels: {dropout: {hidden: 0.1}}\n",
-        "parallel: {pp: 2, split: products}\nschedule: {kind: seq1f1b}\n"})
-    EXPECT_THAT(failure(deepseek4("", rest)).codes, HasSubstr("E130")) << rest;
+  for (const auto& [rest, of] : {std::pair{"parallel: {cp: 2}\n", "sequences split over cp"},
+                                 {"mode: prefill\n", "a forward alone"},
+                                 {"mode: decode\n", "a forward alone"},
+                                 {"recompute: per-op\n", "recomputation per operator"},
+                                 {"kernels: {attention: unfused}\n", "unfused attention"},
+                                 {"kernels: {dropout: {hidden: 0.1}}\n", "dropout"}}) {
+    std::string messages;
+    for (const auto& d : failure(deepseek4("", rest)).all) messages += d.message + '\n';
+    EXPECT_THAT(messages, HasSubstr("not supported yet: " + std::string(of) +
+                                    " of attention to compressed keys\n"))
+        << rest;
+  }
+  EXPECT_THAT(
+      failure(deepseek4("", "parallel: {pp: 2, split: products}\nschedule: {kind: seq1f1b}\n"))
+          .codes,
+      HasSubstr("E130"));
 }
 
 TEST(Experts, OfGemma4StandBesideTheMlp) {
@@ -246,6 +317,27 @@ TEST(Experts, OfGemma4StandBesideTheMlp) {
   EXPECT_FALSE(without.expert_norms);
   EXPECT_EQ(without.experts, 0);
   EXPECT_EQ(without.ffn, 1024);
+}
+
+TEST(Experts, OfOtherFamiliesStayWithoutAnMlpBesideThem) {
+  EXPECT_EQ(load("model: {preset: qwen3-30b-a3b, enable_moe_block: false}\ncluster: dgx-h100 x 1\n"
+                 "batch: {global: 8, seq: 4096}\n")
+                .model.experts,
+            128);
+}
+
+TEST(Experts, BesideAnMlpHaveNoLatentAndNoOtherSharedOnes) {
+  const std::string sizes =
+      "enable_moe_block: true, num_experts: 16, top_k_experts: 2, moe_intermediate_size: 512";
+  EXPECT_EQ(problem(gemma4(sizes + ", moe_latent_size: 256")),
+            "E130: not supported yet: moe_latent_size beside enable_moe_block");
+  EXPECT_EQ(problem(gemma4(sizes + ", shared_expert_gate: true")),
+            "E130: not supported yet: shared_expert_gate beside enable_moe_block");
+  EXPECT_EQ(problem(gemma4(sizes + ", n_shared_experts: 2")),
+            "E130: not supported yet: n_shared_experts beside enable_moe_block");
+  EXPECT_EQ(problem(gemma4(sizes + ", shared_expert_intermediate_size: 512")),
+            "E130: not supported yet: shared_expert_intermediate_size beside enable_moe_block");
+  EXPECT_EQ(load(gemma4(sizes + ", n_shared_experts: 0")).model.shared_ffn, 9216);
 }
 
 TEST(Mixers, AreNamedByWordsAnIntervalOrAPattern) {

@@ -139,6 +139,11 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   };
   EXPECT_THAT(notes_of("preset: llama3-8b, v_head_dim: 64"), HasSubstr("v_head_dim"));
   EXPECT_THAT(notes_of("model_type: gemma4_text"), HasSubstr("norm of values"));
+  const std::string compressed =
+      notes_of("model_type: deepseek_v4, num_hidden_layers: 4, compress_ratios: [0, 4, 128, 4]");
+  EXPECT_THAT(compressed, HasSubstr("attention to compressed keys"));
+  EXPECT_THAT(compressed, ::testing::Not(HasSubstr("of the same sizes")));
+  EXPECT_THAT(compressed, ::testing::Not(HasSubstr("recurrent layers")));
   const Scenario s = testing::load(
       "model: llama3-8b\ncluster: dgx-h100 x 1\n"
       "parallel: {tp: 2, zero: 1, zero_exchange: all-reduce}\noverlap: {tp: none}\n" +

@@ -67,6 +67,37 @@ TEST(Distillation, EveryStageRunsItsOwnLayersOfTheTeacher) {
   EXPECT_GT(flops[3], flops[2]);  // and its head
 }
 
+// The second stage begins with a layer of the teacher that takes the choice of keys of the layer
+// before: 16 whole numbers of 4 bytes a token travel with both streams.
+TEST(Distillation, ATeachersChoiceOfKeysTravelsWithItsStream) {
+  const Transformer model = small_gpt();
+  const auto sent = [&](std::vector<uint8_t> indexers) {
+    Plan plan = equal_stages(2, 1, 2);
+    plan.kernels.flash_attention = true;
+    Transformer teacher = model;
+    teacher.layers = 4;
+    teacher.q_rank = teacher.kv_rank = 64;
+    teacher.qk_nope_dim = teacher.qk_rope_dim = 32;
+    teacher.v_dim = teacher.head_dim = 64;
+    teacher.kv_heads = teacher.heads;
+    teacher.index_topk = 16;
+    teacher.index_heads = 2;
+    teacher.index_dim = 32;
+    teacher.indexers = std::move(indexers);
+    plan.teacher = teacher;
+    plan.teacher_stages = even_stages(4, 2, 1);
+    assign_layers(plan.teacher_stages, *plan.teacher);
+    const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+    check_graph(graph);
+    int64_t most = 0;
+    for (const Rendezvous& r : graph.rendezvous)
+      if (graph.text(r.label) == "send activation")
+        most = std::max(most, graph.works[static_cast<size_t>(r.work)].bytes.value);
+    return most;
+  };
+  EXPECT_EQ(sent({1, 1, 0, 1}) - sent({1, 0, 1, 1}), 256 * 16 * 4);
+}
+
 // Each of 4 ranks sends a quarter over the network, and what was received is gathered before the
 // pass that reads it: activations by stages 1 to 3, gradients by stages 0 to 2.
 TEST(ScatterGather, SendsPartsAndGathersEachTensorOnce) {
