@@ -366,9 +366,7 @@ void run_ranks_if_quick(const PricedStep& step, const std::optional<Interference
                         const Schedule& schedule, const ForecastOptions& options,
                         const Program& program, const Account& levelled, Result& result) {
   const Scenario& scenario = *step.scenario;
-  const bool is_open = interference && is_perturbed(scenario) &&
-                       scenario.interference == Scenario::Interference::automatic &&
-                       scenario.links != Scenario::Links::automatic;
+  const bool is_open = interference && may_leave_out_interference(scenario);
   if (is_open) {
     Result slowed = result;
     try {

@@ -33,6 +33,12 @@ bool is_perturbed(const Scenario& scenario) {
   return !scenario.perturb.empty() || scenario.share_links;
 }
 
+bool may_leave_out_interference(const Scenario& scenario) {
+  const bool links_are_tried = scenario.share_links && scenario.links == Scenario::Links::automatic;
+  return scenario.interference == Scenario::Interference::automatic && is_perturbed(scenario) &&
+         !links_are_tried;
+}
+
 InterferenceChoice choose_interference(const Scenario& scenario, const CostTable* table,
                                        Time undisturbed) {
   using enum Scenario::Interference;

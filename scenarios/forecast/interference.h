@@ -21,6 +21,10 @@ namespace stepcast {
 // Ranks differ, or their transfers share links.
 bool is_perturbed(const Scenario& scenario);
 
+// Whether interference is left out where it takes long: it is `auto`, and ranks differ or share
+// links for certain.
+bool may_leave_out_interference(const Scenario& scenario);
+
 struct InterferenceChoice {
   std::optional<Interference> factors;  // of the run; nothing: none
   std::string left_out;  // a remark on why `auto` leaves out what was measured; empty: it does not

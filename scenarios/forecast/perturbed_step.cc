@@ -43,8 +43,7 @@ Traffic RankSimulation::traffic(const LaneSet& lanes, uint64_t seed) const {
 int64_t RankSimulation::most_turns() const {
   const Scenario& s = scenario();
   if (shared_links_ && s.links == Scenario::Links::automatic) return kQuickTurns;
-  if (interference_ && s.interference == Scenario::Interference::automatic)
-    return kSlowingTurns / s.replicas;
+  if (interference_ && may_leave_out_interference(s)) return kSlowingTurns / s.replicas;
   return INT64_MAX;
 }
 

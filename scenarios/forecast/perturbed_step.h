@@ -32,15 +32,15 @@ struct RankRun {
   bool shared_links = false, interference = false;
 };
 
-// Runs a step with all ranks, under one seed or several.  What does not depend on the seed is
-// computed once.
 // contention.links: auto.  So many turns of the contention engine take about a second, and so many
 // ranks have their links found in a tenth of one.
 constexpr int64_t kQuickTurns = 20'000'000;
 constexpr int64_t kQuickRanks = 4096;
-// contention.interference: auto, of all replicas together.
+// contention.interference: auto.  So many turns of all replicas together are taken for it.
 constexpr int64_t kSlowingTurns = 2 * kQuickTurns;
 
+// Runs a step with all ranks, under one seed or several.  What does not depend on the seed is
+// computed once.
 class RankSimulation {
  public:
   enum class Links : uint8_t { as_scenario, not_shared };

@@ -506,6 +506,31 @@ TEST(PerturbedStep, AutoLeavesInterferenceOutWhereThatTakesLong) {
               Contains(HasSubstr("contention.interference: auto leaves out that compute")));
 }
 
+TEST(PerturbedStep, AutoLeavesInterferenceOutWhereLinksAreAutoToo) {
+  const Result r =
+      forecast(load_scenario_text(kBase + kOverlap + "contention: {links: auto}\n" +
+                                      item("where: all, compute: {lognormal: {sigma: 0.02}}") +
+                                      "replicas: 1000\n",
+                                  "run.yaml"),
+               {.what_if = false});
+  EXPECT_FALSE(r.disturbance->interference);
+  EXPECT_TRUE(speaks_of_interference(r));
+}
+
+TEST(PerturbedStep, InterferenceIsLeftOutOnlyWhereRanksDifferOrShareLinks) {
+  const auto with = [](const std::string& more) {
+    return load_scenario_text(kBase + more, "run.yaml");
+  };
+  const std::string differ = item("where: rank 5, compute: 0.8");
+  EXPECT_FALSE(may_leave_out_interference(with("")));  // however many ranks a trace shows
+  EXPECT_TRUE(may_leave_out_interference(with(differ)));
+  EXPECT_FALSE(may_leave_out_interference(with(differ + "contention: {interference: on}\n")));
+  EXPECT_TRUE(may_leave_out_interference(with("contention: {links: on}\n")));
+  Scenario tried = with("contention: {links: auto}\n");
+  tried.share_links = true;
+  EXPECT_FALSE(may_leave_out_interference(tried));
+}
+
 TEST(PerturbedStep, AutoLeavesInterferenceOutOfStepsThatCannotBeCounted) {
   // 2^50 ps are 19 minutes.
   LoadOptions slow;
