@@ -251,6 +251,11 @@ void ScenarioDocument::read(SourceRef first) {
 }
 
 void ScenarioDocument::set(const std::string& path, Value value) {
+  if (value.mark.source != nullptr) {  // it stands somewhere: what is wrong with it is shown there
+    const Mark key = value.mark;
+    set_path(tree_, path, key, std::move(value), problems_);
+    return;
+  }
   const SourceRef source = problems_.add_source({"the value set for " + path, {}});
   const auto place = [&](auto& self, Value& v) -> void {
     v.mark = {source, 1, 1};

@@ -139,6 +139,7 @@ class Search(Answered):
     on_more_nodes: Optional[Record]
     breaking: Optional[Record]
     broken_constraints: List[str]
+    legal_gpus: List[int]
     @property
     def layouts(self) -> Layouts: ...
     @property

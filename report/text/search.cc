@@ -565,6 +565,14 @@ std::string run_line(const SearchResult& r, const FoundLayout& l) {
   return text;
 }
 
+// Where another number of GPUs has legal layouts: " On 992 and on 1008 GPUs there are legal ones: ...".
+std::string legal_counts(const SearchResult& r) {
+  if (r.legal_gpus.empty()) return "";
+  const std::vector<int64_t>& gpus = r.legal_gpus;
+  return fmt::format(" On {} GPUs there are legal ones: `--gpus {}`.", fmt::join(gpus, " and on "),
+                     gpus.back());
+}
+
 NoLayout no_layout(const SearchResult& r) {
   STEPCAST_CHECK(r.best.empty(), "a search without a layout to show");
   if (r.breaking) {
@@ -598,7 +606,7 @@ NoLayout no_layout(const SearchResult& r) {
         {where != r.illegal.end()
              ? fmt::format("The conditions of `where` leave out all {} that are otherwise legal.",
                            grouped(where->count))
-             : "The counts by rule say why."}};
+             : "The counts by rule say why." + legal_counts(r)}};
   }
   NoLayout none{
       fmt::format("no layout fits with {:.0f} % of the memory left free", 100 * r.memory_margin),
@@ -680,6 +688,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     json.optional_object("breaking", r.breaking,
                          [&](const FoundLayout& l) { write_layout(json, l); });
     json.values("broken_constraints", r.broken_constraints);
+    json.values("legal_gpus", r.legal_gpus);
   });
 }
 

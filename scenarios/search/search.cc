@@ -864,6 +864,37 @@ class Searcher {
   bool stopped_ = false;
 };
 
+// The numbers of GPUs, below and above those of the space, that are nearest and have a legal layout:
+// none where the space has several numbers, or nobody within kNodesAway has one.
+std::vector<int64_t> nearest_legal_gpus(const ScenarioDocument& document,
+                                        const SearchOptions& options,
+                                        const std::function<bool()>& stopped) {
+  const SearchSpace space(document, options);
+  const SearchPlace& here = space.places().front();
+  if (!std::ranges::all_of(space.places(),
+                           [&](const SearchPlace& p) { return p.gpus == here.gpus; }))
+    return {};
+  const auto has_layouts = [&](int64_t nodes) {
+    SearchOptions there = options;
+    there.fewest_gpus = there.most_gpus = here.gpus / here.nodes * nodes;
+    try {
+      return !SearchSpace(document, there).layouts(stopped).all.empty();
+    } catch (const InputError&) {  // no cluster has so many, or as many layouts
+      return false;
+    }
+  };
+  constexpr int64_t kNodesAway = 32;
+  std::vector<int64_t> gpus;
+  for (const int64_t direction : {-1, 1})
+    for (int64_t away = 1; away <= kNodesAway && !stopped(); ++away) {
+      const int64_t nodes = here.nodes + direction * away;
+      if (nodes < 1 || !has_layouts(nodes)) continue;
+      gpus.push_back(here.gpus / here.nodes * nodes);
+      break;
+    }
+  return gpus;
+}
+
 }  // namespace
 
 SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options,
@@ -875,6 +906,10 @@ SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOption
     result.simple = simple_layout_that_fits(document);
   const std::optional<FoundLayout>& nearest = answer.result.nearest;
   const auto stopped = [&] { return run.stop && run.stop({}); };
+  const bool by_where =
+      std::ranges::any_of(result.illegal, [](const SearchRule& r) { return r.name == "where"; });
+  if (ended && result.layouts == 0 && !by_where && !run.any)
+    result.legal_gpus = nearest_legal_gpus(document, options, stopped);
   constexpr int64_t kMostTimes = 64;
   for (int64_t times = 2; nearest && nearest->reserved > nearest->usable && times <= kMostTimes &&
                           !answer.result.on_more_nodes && !run.any && !stopped();

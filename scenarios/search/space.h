@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -31,6 +32,8 @@ namespace stepcast {
 // How layers are spread over the stages: parallel.split, or a layout in Megatron's notation that
 // counts embedding and head as a layer each.
 enum class StageSplit : uint8_t { even, counted, products, last, modules };
+inline constexpr std::array<std::string_view, 5> kSplitWords{"even", "counted", "products", "last",
+                                                             "modules"};
 
 struct Layout {
   uint16_t place = 0;  // index into SearchSpace::places()
@@ -151,10 +154,12 @@ class SearchSpace {
     std::vector<Value> values;
   };
   class Reader;
+  class Enumeration;
 
   std::vector<double> values_of(const Layout& layout) const;
 
   SearchSettings settings_;
+  Diagnostic section_;  // where search.space stands, for what is wrong with it as a whole
   Axis tp_, cp_, pp_, vpp_, ep_, etp_, micro_, zero_;
   std::vector<StageSplit> splits_;
   std::vector<std::string> recompute_, schedules_;

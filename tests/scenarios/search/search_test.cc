@@ -752,6 +752,34 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_LE(more->reserved, more->usable);
 }
 
+// 125 nodes give replicas of a multiple of 125 ranks, which no batch of 1,024 sequences has.
+TEST(Search, WithoutALegalLayoutTheNearestNumbersOfGpusThatHaveSomeAreNamed) {
+  const std::string text =
+      "model: llama3-70b\ncluster: dgx-h100 x 32\nbatch: {global: 1024, seq: 4096}\n";
+  SearchOptions options;
+  options.fewest_gpus = options.most_gpus = 1000;
+  const SearchResult none = search_layouts(document(text), options, quick()).result;
+  EXPECT_EQ(none.layouts, 0);
+  ASSERT_EQ(none.legal_gpus.size(), 2);
+  EXPECT_EQ(none.legal_gpus, (std::vector<int64_t>{992, 1008}));
+  for (const int64_t gpus : none.legal_gpus) {
+    options.fewest_gpus = options.most_gpus = gpus;
+    EXPECT_FALSE(SearchSpace(document(text), options).layouts().all.empty()) << gpus;
+  }
+  EXPECT_NE(search_text(none).find("On 992 and on 1008 GPUs there are legal ones"), std::string::npos);
+}
+
+// What `where` leaves out is no matter of how many GPUs there are.
+TEST(Search, WithoutALegalLayoutByWhereNoNumbersOfGpusAreNamed) {
+  const std::string text =
+      "model: llama3-70b\ncluster: dgx-h100 x 32\nbatch: {global: 1024, seq: 4096}\n";
+  SearchOptions options;
+  options.where = {"tp > 100"};
+  const SearchResult none = search_layouts(document(text), options, quick()).result;
+  EXPECT_EQ(none.layouts, 0);
+  EXPECT_TRUE(none.legal_gpus.empty());
+}
+
 TEST(Search, OnMoreNodesALayoutOfTheSoftwareIsNamed) {
   ScenarioDocument d = document(
       "model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 128, micro: 1, seq: 4096}\n"
@@ -884,6 +912,22 @@ TEST(Search, SaysEverythingThatIsWrongAtOnce) {
   EXPECT_EQ(f.codes, "E102 E125 E125 E126 E126 E102");
 }
 
+TEST(Search, AWrongValueOfAnyAxisIsShownWhereItStands) {
+  const ScenarioDocument d = document(
+      "model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 128, seq: 8192}\nsearch:\n"
+      "  space:\n    cluster.nodes: [2, x]\n    precision: [fp7]\n");
+  try {
+    const SearchSpace space(d);
+    FAIL();
+  } catch (const InputError& e) {
+    ASSERT_EQ(e.diagnostics.size(), 2);
+    EXPECT_EQ(e.diagnostics[0].line, 6);
+    EXPECT_EQ(e.diagnostics[0].source_line, "    cluster.nodes: [2, x]");
+    EXPECT_EQ(e.diagnostics[1].line, 7);
+    EXPECT_EQ(e.diagnostics[1].column, 17);
+  }
+}
+
 TEST(Search, HugeSpacesAreRefused) {
   std::string list = "[1";
   for (int i = 2; i < 3000; ++i) list += ", " + std::to_string(i);
@@ -892,6 +936,8 @@ TEST(Search, HugeSpacesAreRefused) {
       failure("search: {space: {parallel.tp: " + list + ", parallel.pp: " + list +
               ", batch.micro: " + list + ", parallel.cp: " + list + "}}\n");
   EXPECT_EQ(f.codes, "E123");
+  EXPECT_EQ(f.all.front().line, 4);
+  EXPECT_FALSE(f.all.front().source_line.empty());
   std::string nodes = "search: {space: {cluster.nodes: " + list + "}}\n";
   EXPECT_EQ(failure(nodes).codes, "E123");
 }
