@@ -194,6 +194,11 @@ TEST(ShellScripts, DocumentsKeepTheirQuotes) {
       "a=1 b=2");
 }
 
+TEST(ShellScripts, WhatALauncherGetsAsOneWordIsACommand) {
+  EXPECT_EQ(arguments("launch -p 8 -c 'train --a 1 --b 2'"), "a=1 b=2");
+  EXPECT_EQ(arguments("launch -p 8 -c 'train \\\n--a 1 \\\n--b 2\n'"), "a=1 b=2");
+}
+
 TEST(ShellScripts, AFileThatIsMissingHereEndsNothing) {
   EXPECT_EQ(arguments("[ -f \"$X\" ] || exit\n[ ! -d y ] && exit 1\ntrain --a 1"), "a=1");
 }
