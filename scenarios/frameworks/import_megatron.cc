@@ -67,6 +67,7 @@ constexpr CostArgument kMegatron[] = {
     {"padded_vocab_size", "model.vocab_size", As::input(), "pad_vocab_size_to"},
     {"tokenizer_type", "model.vocab_size"},
     {"merge_file", "model.vocab_size"},
+    {"vocab_file", "model.vocab_size"},
     {"vocab_extra_ids", "model.vocab_size"},
     {"window_size", "model.sliding_window"},
     {"sliding_window", "model.sliding_window"},

@@ -189,16 +189,19 @@ class ModelDraft {
       draft_.set("model.qkv_bias", bias, given_or_default("add_bias_linear"));
   }
 
-  // BERT: by the program, or by its tokenizers, which T5 has too.
+  // BERT: by the program, or by its tokenizers, which T5 has too, or the file of its words.
   void write_direction() {
-    const char* by = "program";
-    if (!a_.given(by)) by = "tokenizer_type";
-    const bool encodes =
-        megatron_program(a_.word("program")).trains == MegatronProgram::Trains::encoder;
-    if (encodes ||
-        (!has_encoder_and_decoder(a_) && a_.word("tokenizer_type").starts_with("BertWordPiece")))
-      draft_.set("model.bidirectional", true, a_.origin(by));
+    if (has_encoder_and_decoder(a_)) return;
+    if (megatron_program(a_.word("program")).trains == MegatronProgram::Trains::encoder)
+      draft_.set("model.bidirectional", true, a_.origin("program"));
+    else if (a_.word("tokenizer_type").starts_with("BertWordPiece"))
+      draft_.set("model.bidirectional", true, a_.origin("tokenizer_type"));
+    else if (!a_.given("tokenizer_type") && !a_.given("merge_file") && lists_words_in_a_text())
+      draft_.set("model.bidirectional", true, a_.origin("vocab_file"));
   }
+
+  // "bert-vocab.txt"; those of GPT-2 are JSON, with a file of merges beside them.
+  bool lists_words_in_a_text() const { return a_.word("vocab_file").ends_with("vocab.txt"); }
 
   Origin given_or_default(const char* name) const { return a_.origin(name, "Megatron's default"); }
 
@@ -273,11 +276,12 @@ class ModelDraft {
     static constexpr std::array<Tokenizer, 3> kKnown{{{"GPT2BPETokenizer", 50257},
                                                       {"BertWordPieceLowerCase", 30522},
                                                       {"BertWordPieceCase", 28996}}};
-    // A file of merges means GPT-2's tokenizer, which once was the default; programs that train
-    // BERT and T5 have BERT's.
-    const std::string name = a_.word("tokenizer_type", a_.given("merge_file") ? kKnown[0].name
-                                                       : a_.given("program")  ? kKnown[1].name
-                                                                              : "");
+    // A file of merges means GPT-2's tokenizer, which once was the default; BERT's is that of the
+    // programs that train BERT and T5, and the one that lists its words in a text.
+    const std::string name =
+        a_.word("tokenizer_type", a_.given("merge_file")                           ? kKnown[0].name
+                                  : a_.given("program") || lists_words_in_a_text() ? kKnown[1].name
+                                                                                   : "");
     for (const Tokenizer& t : kKnown)
       if (t.name == name) return &t;
     return nullptr;
@@ -298,7 +302,8 @@ class ModelDraft {
       vocab = t->vocab + a_.whole("vocab_extra_ids", 0);
       why = a_.origin(a_.given("tokenizer_type") ? "tokenizer_type"
                       : a_.given("merge_file")   ? "merge_file"
-                                                 : "program");
+                      : a_.given("program")      ? "program"
+                                                 : "vocab_file");
     }
     if (vocab < 1 || vocab > kMostSize)
       return draft_.assume("model.vocab_size", "128256",

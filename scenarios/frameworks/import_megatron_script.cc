@@ -95,8 +95,8 @@ class OpenValues {
                                            "NAME=VALUE after the file gives a variable"));
       return true;
     }
-    // Whatever it is called, a file of merges is GPT-2's tokenizer.
-    if (name == "merge_file") return false;
+    // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's.
+    if (name == "merge_file" || name == "vocab_file") return false;
     if (!changes_cost(name) || may_stay_open(name)) return true;
     // "--bf16 $MORE": what nothing sets is no word.
     if (is_flag(name) && text != "true" && a.only_unset) {

@@ -106,6 +106,14 @@ TEST(MegatronPrograms, BertSeesBothSidesAndHasItsVocabulary) {
   const ImportedRun by_tokenizer =
       run_of("--tokenizer-type BertWordPieceCase --seq-length 512" + kModel);
   EXPECT_EQ(value_of(by_tokenizer, "model.bidirectional"), "true");
+  const ImportedRun by_words =
+      run_of("--vocab-file $DATA/bert-vocab.txt --seq-length 512" + kModel);
+  EXPECT_EQ(value_of(by_words, "model.bidirectional"), "true");
+  EXPECT_EQ(value_of(by_words, "model.vocab_size"), "30522");
+  for (const char* gpt :
+       {"--vocab-file vocab.json", "--vocab-file vocab.txt --merge-file merges.txt",
+        "--vocab-file vocab.txt --tokenizer-type SentencePieceTokenizer"})
+    EXPECT_EQ(value_of(run_of(gpt + kSizes), "model.bidirectional"), "") << gpt;
   EXPECT_EQ(value_of(run_of("torchrun pretrain_gpt.py" + kSizes), "model.bidirectional"), "");
 }
 

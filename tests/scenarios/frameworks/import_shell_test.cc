@@ -199,6 +199,11 @@ TEST(ShellScripts, WhatALauncherGetsAsOneWordIsACommand) {
   EXPECT_EQ(arguments("launch -p 8 -c 'train \\\n--a 1 \\\n--b 2\n'"), "a=1 b=2");
 }
 
+TEST(ShellScripts, TheProgramEndsTheLastValueOfALauncher) {
+  EXPECT_EQ(arguments("launch --gpus 8 $DIR/train.py $@ --a 1"), "gpus=8 a=1");
+  EXPECT_EQ(arguments("launch --standalone train.py --a 1"), "standalone=train.py a=1");
+}
+
 TEST(ShellScripts, AFileThatIsMissingHereEndsNothing) {
   EXPECT_EQ(arguments("[ -f \"$X\" ] || exit\n[ ! -d y ] && exit 1\ntrain --a 1"), "a=1");
 }
