@@ -124,6 +124,7 @@ constexpr CostArgument kMegatron[] = {
     {"use_bnb_optimizer", "optimizer", As::left_out("false")},
     {"experimental_attention_variant", "model"},
     {"embed_layernorm", "model", As::left_out("false")},
+    {"use_checkpoint_args", "model", As::left_out("false")},
     {"language_model_type", "model", As::left_out("none|gpt")},
     {"img_h", "model", As::left_out("224")},  // an encoder of images; Megatron prints the default
     {"heterogeneous_layers_config_path", "model"},

@@ -399,7 +399,8 @@ class ShellParser {
       skip_blanks();
       if (peek() == '(')
         at_ = end_of_shell_group(text_, at_, end_);
-      else if (at_ < end_ && !is_shell_operator(peek()))
+      // Of "<path to the data> --bf16" what follows is an argument: nobody calls a file so.
+      else if (at_ < end_ && !is_shell_operator(peek()) && !text_.substr(at_).starts_with("--"))
         word();
     }
   }
