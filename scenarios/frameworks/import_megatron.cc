@@ -450,6 +450,10 @@ void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
                            "YAML or JSON of names and values");
   counts.add(reader);
   draft_megatron(reader, cluster, draft);
+  // Megatron-LM itself does not train them so.
+  if (reader.flag("deepspeed") && reader.whole("num_experts", 0) > 1 &&
+      reader.whole("tensor_model_parallel_size", 1) > 1 && !reader.flag("sequence_parallel"))
+    refuse_unsplit_experts(in, reader.mark("num_experts"));
 }
 
 }  // namespace

@@ -180,6 +180,18 @@ TEST(MegatronForks, ArgumentsSpelledWithUnderscoresAreToldByContent) {
   EXPECT_EQ(kind_of_file("#!/bin/bash\npython pretrain_gpt.py --num_layers 12\n"), "megatron-args");
 }
 
+TEST(MegatronForks, DeepSpeedsExpertsOverUnsplitSequencesAreNamed) {
+  const std::string experts =
+      "torchrun pretrain_gpt.py --deepspeed --num-experts 4 "
+      "--moe-expert-parallel-size 2 --tensor-model-parallel-size 2" +
+      kSizes;
+  EXPECT_THAT(refusal_of(experts), AllOf(HasSubstr("E130"), HasSubstr("experts over ranks")));
+  ImportRequest stated = testing::request("megatron-args", experts);
+  stated.set = {{"parallel.sp", "true"}};
+  EXPECT_EQ(value_of(import_run(stated), "parallel.sp"), "true");
+  EXPECT_EQ(value_of(run_of(experts + "--sequence-parallel"), "parallel.sp"), "true");
+}
+
 // sail-sg/zero-bubble-pipeline-parallelism.
 TEST(MegatronForks, ZeroBubbleSchedulesAreTheOnesThatRun) {
   const std::string pipeline =
