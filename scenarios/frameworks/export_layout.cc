@@ -77,42 +77,9 @@ constexpr std::array<std::string_view, 21> kSaidToTorchtitan{
     "batch.global",          "batch.micro",           "batch.seq",
     "schedule.kind",         "recompute.granularity", "precision.preset"};
 
-constexpr std::array<std::string_view, 36> kSaidToBridge{"optimizer.kind",
-                                                         "parallel.tp",
-                                                         "parallel.cp",
-                                                         "parallel.pp",
-                                                         "parallel.vpp",
-                                                         "parallel.dp",
-                                                         "parallel.dp_replicate",
-                                                         "parallel.sp",
-                                                         "parallel.zero",
-                                                         "parallel.ep",
-                                                         "parallel.etp",
-                                                         "parallel.layout",
-                                                         "parallel.split",
-                                                         "parallel.cp_comm",
-                                                         "batch.global",
-                                                         "batch.micro",
-                                                         "batch.seq",
-                                                         "schedule.kind",
-                                                         "recompute.granularity",
-                                                         "recompute.method",
-                                                         "recompute.layers",
-                                                         "precision.preset",
-                                                         "precision.params",
-                                                         "precision.fp8_params",
-                                                         "precision.first_last_bf16",
-                                                         "precision.first_bf16_layers",
-                                                         "precision.last_bf16_layers",
-                                                         "precision.grads",
-                                                         "precision.reduce",
-                                                         "precision.master",
-                                                         "precision.moments",
-                                                         "overlap.dp_grad",
-                                                         "overlap.dp_param",
-                                                         "overlap.tp",
-                                                         "overlap.bucket",
-                                                         "overlap.ep"};
+constexpr std::array<std::string_view, 5> kSaidByBridge{"recompute.granularity", "recompute.method",
+                                                        "recompute.layers", "precision.reduce",
+                                                        "precision.master"};
 
 // A recipe of Megatron-Bridge's src/megatron/bridge/training/mixed_precision.py, after "bf16_" or
 // "fp16_", and what it has beside the scaling.
@@ -159,6 +126,42 @@ std::string bridge_precision(const Precision& p, std::vector<std::string>& notes
 }
 
 }  // namespace
+
+std::vector<std::string_view> said_by_megatron(std::span<const std::string_view> more) {
+  std::vector<std::string_view> said{"parallel.tp",
+                                     "parallel.cp",
+                                     "parallel.pp",
+                                     "parallel.vpp",
+                                     "parallel.dp",
+                                     "parallel.dp_replicate",
+                                     "parallel.sp",
+                                     "parallel.zero",
+                                     "parallel.ep",
+                                     "parallel.etp",
+                                     "parallel.layout",
+                                     "parallel.split",
+                                     "parallel.cp_comm",
+                                     "batch.global",
+                                     "batch.micro",
+                                     "batch.seq",
+                                     "schedule.kind",
+                                     "precision.preset",
+                                     "precision.params",
+                                     "precision.grads",
+                                     "precision.moments",
+                                     "precision.fp8_params",
+                                     "precision.first_last_bf16",
+                                     "precision.first_bf16_layers",
+                                     "precision.last_bf16_layers",
+                                     "overlap.dp_grad",
+                                     "overlap.dp_param",
+                                     "overlap.bucket",
+                                     "overlap.tp",
+                                     "overlap.ep",
+                                     "optimizer.kind"};
+  said.insert(said.end(), more.begin(), more.end());
+  return said;
+}
 
 std::vector<std::string> stated_beside(const Scenario& s, std::span<const std::string_view> said) {
   constexpr std::array<std::string_view, 11> kOfTheStep{
@@ -293,7 +296,8 @@ std::optional<std::string> nemo_overrides(const Scenario& s) {
   text += bridge_precision(p.precision, notes);
   if (p.overlap.tp == TpOverlap::none && p.tp > 1)
     notes.emplace_back("overlap.tp none: Megatron's backward collectives run beside GEMMs");
-  for (std::string& more : stated_beside(s, kSaidToBridge)) notes.push_back(std::move(more));
+  for (std::string& more : stated_beside(s, said_by_megatron(kSaidByBridge)))
+    notes.push_back(std::move(more));
   // CommOverlapConfig.setup() is applied after ddp and model, with defaults of its own.
   return "# A section comm_overlap of the recipe overrides what model and ddp say here of "
          "overlap:\n"

@@ -25,6 +25,9 @@ std::optional<std::string> torchtitan_layout(const Scenario& scenario);
 // other orders of the pipeline, ZeRO-2 and 3.
 std::optional<std::string> nemo_overrides(const Scenario& scenario);
 
+// Keys that Megatron's arguments and Megatron-Bridge's settings both say, and `more`.
+std::vector<std::string_view> said_by_megatron(std::span<const std::string_view> more);
+
 // What the scenario itself states of how its step runs (layout, batch, schedule, number formats,
 // recomputation, overlap, optimizer, kernels, experts, offload, environment), but for the keys in
 // `said` and those below them: "kernels.cuda_graph layer".

@@ -18,56 +18,25 @@ std::string number(double x) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
 }
 
-// Keys that the arguments say, or that have a note of their own.
-constexpr std::array<std::string_view, 49> kSaidToMegatron{"parallel.tp",
-                                                           "parallel.cp",
-                                                           "parallel.pp",
-                                                           "parallel.vpp",
-                                                           "parallel.dp",
-                                                           "parallel.dp_replicate",
-                                                           "parallel.sp",
-                                                           "parallel.zero",
-                                                           "parallel.zero_exchange",
-                                                           "parallel.ep",
-                                                           "parallel.etp",
-                                                           "parallel.vocab_multiple",
-                                                           "parallel.layout",
-                                                           "parallel.split",
-                                                           "parallel.cp_comm",
-                                                           "parallel.cp_inner",
-                                                           "batch.global",
-                                                           "batch.micro",
-                                                           "batch.seq",
-                                                           "schedule.kind",
-                                                           "schedule.p2p",
-                                                           "overlap.pp_p2p",
-                                                           "recompute",
-                                                           "precision.preset",
-                                                           "precision.params",
-                                                           "precision.grads",
-                                                           "precision.own_grads",
-                                                           "precision.moments",
-                                                           "precision.fp8_params",
-                                                           "precision.first_last_bf16",
-                                                           "precision.first_bf16_layers",
-                                                           "precision.last_bf16_layers",
-                                                           "overlap.dp_grad",
-                                                           "overlap.dp_param",
-                                                           "overlap.bucket",
-                                                           "overlap.tp",
-                                                           "overlap.ep",
-                                                           "optimizer.clip",
-                                                           "optimizer.kind",
-                                                           "kernels.attention",
-                                                           "kernels.dropout",
-                                                           "kernels.fused_bias_dropout_add",
-                                                           "kernels.fused_activation",
-                                                           "kernels.fused_softmax",
-                                                           "kernels.fused_cross_entropy",
-                                                           "kernels.loss",
-                                                           "kernels.gradient_accumulation_fusion",
-                                                           "kernels.modules",
-                                                           "offload"};
+// Keys that the arguments say beside those of said_by_megatron(), or that have a note of their own.
+constexpr std::array<std::string_view, 18> kSaidByArguments{"parallel.zero_exchange",
+                                                            "parallel.vocab_multiple",
+                                                            "parallel.cp_inner",
+                                                            "schedule.p2p",
+                                                            "overlap.pp_p2p",
+                                                            "recompute",
+                                                            "precision.own_grads",
+                                                            "optimizer.clip",
+                                                            "kernels.attention",
+                                                            "kernels.dropout",
+                                                            "kernels.fused_bias_dropout_add",
+                                                            "kernels.fused_activation",
+                                                            "kernels.fused_softmax",
+                                                            "kernels.fused_cross_entropy",
+                                                            "kernels.loss",
+                                                            "kernels.gradient_accumulation_fusion",
+                                                            "kernels.modules",
+                                                            "offload"};
 
 class ArgumentWriter {
  public:
@@ -87,7 +56,7 @@ class ArgumentWriter {
     write_schedule();
     const int64_t per_node = std::max<int64_t>(1, s_.cluster.node.gpus);
     const int64_t world = p_.tp * p_.cp * p_.pp * p_.dp;
-    std::vector<std::string_view> said(kSaidToMegatron.begin(), kSaidToMegatron.end());
+    std::vector<std::string_view> said = said_by_megatron(kSaidByArguments);
     // How stages exchange tensors is an argument of interleaved orders alone.
     if (p_.vpp < 2)
       std::erase_if(said, [](std::string_view key) {

@@ -254,4 +254,12 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   draft_rows(importing);
 }
 
+void refuse_unsplit_experts(const ImportSources& in, const Mark& mark) {
+  if (in.states("parallel.sp")) return;
+  in.problems.add(
+      "E130",
+      "not supported yet: experts over ranks of tensor parallelism without sequence parallelism",
+      mark, 1, {}, "-s parallel.sp=true forecasts it as though the sequence was split, too");
+}
+
 }  // namespace stepcast

@@ -267,14 +267,8 @@ void neox_positions(Importing& i) {
 void neox_sequence(Importing& i) {
   const char* name = "sequence_parallel";
   const bool split = i.a.flag(name);
-  if (!split && neox_tp(i) > 1 && i.a.whole("moe_num_experts", 1) > 1) {
-    if (i.in.states("parallel.sp")) return;
-    return i.a.problems().add(
-        "E130",
-        "not supported yet: experts over ranks of tensor parallelism without sequence parallelism",
-        i.a.mark("moe_num_experts"), 1, {},
-        "-s parallel.sp=true forecasts it as though the sequence was split, too");
-  }
+  if (!split && neox_tp(i) > 1 && i.a.whole("moe_num_experts", 1) > 1)
+    return refuse_unsplit_experts(i.in, i.a.mark("moe_num_experts"));
   if (i.a.given(name) || i.a.given("model_parallel_size"))
     i.draft.set("parallel.sp", split, i.a.origin(name, "GPT-NeoX's default"));
 }

@@ -113,6 +113,10 @@ void check_config_model(const ImportSources& in, const ConfigModel& model);
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
                    ScenarioDraft& draft);
 
+// Adds E130 for experts with tensor parallelism where sequences are not split, which DeepSpeed
+// trains, unless the user states parallel.sp himself.
+void refuse_unsplit_experts(const ImportSources& in, const Mark& mark);
+
 // What PyTorch's FSDP does with a sharding strategy, by its name or number.
 struct FsdpStrategy {
   bool none = false;    // every rank keeps everything

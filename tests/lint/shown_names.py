@@ -18,11 +18,13 @@ import scratch
 
 # Names of other programs and of a reader's files.
 FOREIGN = {
-    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "loads.csv", "moe_layer.py", "scenario.yaml", "trainer.py",
+    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "loads.csv", "moe_layer.py", "pretrain_bert.py", "pretrain_ict.py",
+    "pretrain_retro.py", "pretrain_t5.py", "scenario.yaml", "trainer.py",
     *scratch.FILES,
 }
 # Where options stand that `stepcast --help` does not print: scripts, the measuring program, Megatron's arguments.
-SOURCES = ("tools/*", "tools/command/**/*.cc", "calibrate/measure/**/*.cc", "tools/runs/*.cc", "scenarios/frameworks/imports/*", "tests/data/imports/*")
+SOURCES = ("tools/*", "tools/command/**/*.cc", "calibrate/measure/**/*.cc", "tools/runs/*.cc", "scenarios/frameworks/import_megatron.cc",
+           "scenarios/frameworks/imports/*", "tests/data/imports/*")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*")
 
 

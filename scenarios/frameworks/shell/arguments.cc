@@ -64,6 +64,8 @@ class ShellArguments {
         std::vector<Value> values;
         while (i < words.size() && !is_option(words[i].text) && !holds_options(words[i])) {
           const ShellWord& w = words[i++];
+          // A launcher's last value ends before the program.
+          if (!values.empty() && w.text.ends_with(".py")) break;
           // A variable that nothing sets is no further word.
           if (!values.empty() && w.open && w.open->is_unset) continue;
           values.push_back(scalar_value(w, w.text));

@@ -293,7 +293,9 @@ ShellReader::Outcome ShellReader::call(const ShellNode& node, std::vector<ShellT
   }
   // "bash -c 'torchrun ...'" and what a launcher gets as one word.
   for (const ShellText& t : arguments) {
-    if (t.text.starts_with("--") || t.text.find(" --") == std::string::npos) continue;
+    if (t.text.starts_with("--") ||
+        (t.text.find(" --") == std::string::npos && t.text.find("\n--") == std::string::npos))
+      continue;
     ShellText& inner = inputs_.emplace_back(t);
     follow(inner, nullptr);
   }

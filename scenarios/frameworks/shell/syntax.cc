@@ -397,9 +397,9 @@ class ShellParser {
       }
       while (peek() == '<' || peek() == '>' || peek() == '&') ++at_;
       skip_blanks();
-      if (peek() == '(')
-        at_ = end_of_shell_group(text_, at_, end_);
-      else if (at_ < end_ && !is_shell_operator(peek()))
+      if (peek() == '(') at_ = end_of_shell_group(text_, at_, end_);
+      // Of "<path to the data> --bf16" what follows is an argument: nobody calls a file so.
+      else if (at_ < end_ && !is_shell_operator(peek()) && !text_.substr(at_).starts_with("--"))
         word();
     }
   }

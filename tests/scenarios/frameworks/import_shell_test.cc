@@ -194,6 +194,22 @@ TEST(ShellScripts, DocumentsKeepTheirQuotes) {
       "a=1 b=2");
 }
 
+TEST(ShellScripts, WhatALauncherGetsAsOneWordIsACommand) {
+  EXPECT_EQ(arguments("launch -p 8 -c 'train --a 1 --b 2'"), "a=1 b=2");
+  EXPECT_EQ(arguments("launch -p 8 -c 'train \\\n--a 1 \\\n--b 2\n'"), "a=1 b=2");
+}
+
+TEST(ShellScripts, APlaceholderInAngleBracketsTakesNoArgumentAway) {
+  EXPECT_EQ(arguments("D=\"<path to data>\"\nC=\"train --data $D --a 1\"\neval $C"),
+            "data=[to, data] a=1");
+  EXPECT_EQ(arguments("train --a 1 > log --b 2 2>&1"), "a=1 b=2");
+}
+
+TEST(ShellScripts, TheProgramEndsTheLastValueOfALauncher) {
+  EXPECT_EQ(arguments("launch --gpus 8 $DIR/train.py $@ --a 1"), "gpus=8 a=1");
+  EXPECT_EQ(arguments("launch --standalone train.py --a 1"), "standalone=train.py a=1");
+}
+
 TEST(ShellScripts, AFileThatIsMissingHereEndsNothing) {
   EXPECT_EQ(arguments("[ -f \"$X\" ] || exit\n[ ! -d y ] && exit 1\ntrain --a 1"), "a=1");
 }

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// draft_megatron_model: the model that Megatron's arguments say.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "scenarios/frameworks/hybrid_pattern.h"
+#include "scenarios/frameworks/import_megatron_parts.h"
+#include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron_program.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kMostSize = int64_t{1} << 40;
+
+std::string list_text(const std::vector<int64_t>& items) {
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+class ModelDraft {
+ public:
+  ModelDraft(const ArgumentReader& a, MegatronSizes& sizes, ScenarioDraft& draft)
+      : a_(a), sizes_(sizes), draft_(draft) {}
+
+  void write() {
+    const bool clean = !a_.problems().any();
+    hybrid_ = hybrid_of(a_);
+    if (clean && a_.problems().any()) return;
+    if (hybrid_)
+      draft_.set_text("model.model_type", "nemotron_h", hybrid_->why);
+    else
+      draft_.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
+    write_sizes();
+    if (layers_ < 1 || hidden_ < 1) return;
+    write_kind();
+    if (hybrid_) write_hybrid();
+    write_vocabulary();
+    write_window();
+    write_latent_attention();
+    write_experts();
+    write_refused();
+  }
+
+ private:
+  // A size that Megatron requires as well.
+  int64_t needed(const char* name, const char* key) {
+    if (!a_.given(name)) {
+      a_.problems().add("E332", fmt::format("the file does not say --{}", dashes(name)), {});
+      return 0;
+    }
+    const std::optional<int64_t> size = a_.whole(name);
+    if (!size) return 0;  // it has been refused
+    const int64_t n = *size;
+    if (n < 1) {
+      a_.refuse(name, "must be at least 1");
+      return 0;
+    }
+    draft_.set(key, n, a_.origin(name));
+    return n;
+  }
+
+  static std::string dashes(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
+  }
+
+  void copy(const char* name, const char* key) {
+    if (const auto n = a_.whole(name)) draft_.set(key, *n, a_.origin(name));
+  }
+
+  void write_sizes() {
+    write_layers();
+    hidden_ = needed("hidden_size", "model.hidden_size");
+    const int64_t heads = needed("num_attention_heads", "model.num_attention_heads");
+    const bool groups =
+        a_.flag("group_query_attention");  // Megatron ignores the number without the flag
+    const std::string type = a_.word("attention_head_type");
+    if (a_.given("num_key_value_heads"))
+      copy("num_key_value_heads", "model.num_key_value_heads");
+    else if (type == "multiquery")
+      draft_.set("model.num_key_value_heads", int64_t{1}, a_.origin("attention_head_type"));
+    else if (groups)
+      draft_.set("model.num_key_value_heads", a_.whole("num_query_groups", 1),
+                 a_.origin("num_query_groups"));
+    else
+      draft_.set("model.num_key_value_heads", heads, "every head has keys of its own");
+    copy("kv_channels", "model.head_dim");
+  }
+
+  void write_layers() {
+    if (hybrid_) {  // the pattern counts, whatever --num-layers says
+      for (const int64_t n : hybrid_->stages) layers_ += n;
+      sizes_.layers = layers_;
+      if (hybrid_->stages.size() > 1) sizes_.stages = hybrid_->stages;
+      if (layers_ > 0) draft_.set("model.num_hidden_layers", layers_, hybrid_->why);
+      return;
+    }
+    const char* own = !a_.given("num_layers") && a_.given("encoder_num_layers")
+                          ? "encoder_num_layers"
+                          : "num_layers";
+    const bool decodes = has_encoder_and_decoder(a_);
+    layers_ = needed(own, decodes ? "model.num_encoder_layers" : "model.num_hidden_layers");
+    // Without a number of its own the decoder has as many as the encoder (pretrain_t5.py).
+    if (decodes)
+      layers_ += needed(a_.given("decoder_num_layers") ? "decoder_num_layers" : own,
+                        "model.num_decoder_layers");
+    sizes_.layers = layers_;
+    if (layers_ <= kMostLayers) return;
+    a_.refuse(own, "must be at most 100000");
+    layers_ = 0;
+  }
+
+  // The state-space layers of a hybrid; what they have without arguments is MambaMixer's
+  // (megatron/core/ssm/mamba_mixer.py).
+  void write_hybrid() {
+    draft_.set_text("model.hybrid_override_pattern", hybrid_->layers, hybrid_->why);
+    const int64_t head = a_.whole("mamba_head_dim", 64);
+    const auto set = [&](const char* name, const char* key, int64_t fallback) {
+      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+    };
+    draft_.set("model.mamba_head_dim", head, given_or_default("mamba_head_dim"));
+    if (a_.given("mamba_num_heads"))
+      copy("mamba_num_heads", "model.mamba_num_heads");
+    else if (head > 0)
+      draft_.set("model.mamba_num_heads", 2 * hidden_ / head,
+                 "Megatron's default: 2 x --hidden-size / --mamba-head-dim");
+    set("mamba_num_groups", "model.n_groups", 8);
+    set("mamba_state_dim", "model.ssm_state_size", 128);
+    draft_.set("model.moe_latent_size", a_.whole("moe_latent_size", 0),
+               given_or_default("moe_latent_size"));
+    if (!hybrid_->prediction.empty()) {
+      draft_.set("model.num_nextn_predict_layers", hybrid_->predictions, hybrid_->why);
+      draft_.set_text("model.mtp_hybrid_override_pattern", hybrid_->prediction, hybrid_->why);
+    }
+  }
+
+  void write_kind() {
+    const bool glu = a_.given("glu_activation");
+    gated_ = glu || a_.flag("swiglu") || a_.flag("quick_geglu") || a_.flag("geglu");
+    write_activation();
+    if (a_.given("ffn_hidden_size")) {
+      copy("ffn_hidden_size", "model.intermediate_size");
+      ffn_ = a_.whole("ffn_hidden_size", 0);
+    } else {
+      // arguments.py: 4 h; with SwiGLU the width of as many parameters, in multiples of 64.
+      ffn_ = a_.flag("swiglu") ? hidden_ * 8 / 3 / 64 * 64 : 4 * hidden_;
+      draft_.set("model.intermediate_size", ffn_,
+                 a_.flag("swiglu") ? "Megatron's default: 8/3 of --hidden-size in multiples of 64"
+                                   : "Megatron's default: 4 times --hidden-size");
+    }
+    // NeMo and Megatron-DeepSpeed write it small; variants of the numerics cost the same.
+    std::string norm = a_.flag("RMSNorm") ? "RMSNorm" : a_.word("normalization", "LayerNorm");
+    if (norm == "rmsnorm") norm = "RMSNorm";
+    for (const char* variant : {"layernorm", "layernorm1p", "low_precision_layernorm"})
+      if (norm == variant) norm = "LayerNorm";
+    draft_.set_text("model.normalization", norm,
+                    a_.flag("RMSNorm") ? a_.origin("RMSNorm")
+                                       : a_.origin("normalization", "Megatron's default"));
+    const bool untied = a_.flag("untie_embeddings_and_output_weights");
+    draft_.set("model.tie_word_embeddings", !untied,
+               given_or_default("untie_embeddings_and_output_weights"));
+    write_biases();
+    // With latent attention the flag means the norms of the latents, which are always there.
+    for (const char* norm_of_heads : {"qk_layernorm", "qk_l2_norm"})
+      if (a_.flag(norm_of_heads) && !a_.flag("multi_latent_attention"))
+        draft_.set("model.use_qk_norm", true, a_.origin(norm_of_heads));
+    if (a_.word("softmax_type", "vanilla") == "learnable")
+      draft_.set("model.attention_sinks", true, a_.origin("softmax_type"));
+    write_positions();
+    write_direction();
+  }
+
+  // Pai-Megatron-Patch has flags for the biases behind attention and of the MLP alone.
+  void write_biases() {
+    const bool bias = a_.flag("add_bias_linear", true);
+    const auto set = [&](const char* path, const char* one) {
+      const char* by = a_.given(one) ? one : "add_bias_linear";
+      draft_.set(path, a_.flag(by, bias), given_or_default(by));
+    };
+    set("model.attention_bias", "bias_attn_fc");
+    set("model.mlp_bias", "bias_linear_fc");
+    if (a_.flag("add_qkv_bias"))
+      draft_.set("model.qkv_bias", true, a_.origin("add_qkv_bias"));
+    else if (a_.given("bias_attn_fc"))
+      draft_.set("model.qkv_bias", bias, given_or_default("add_bias_linear"));
+  }
+
+  // BERT: by the program, or by its tokenizers, which T5 has too, or the file of its words.
+  void write_direction() {
+    if (has_encoder_and_decoder(a_)) return;
+    if (megatron_program(a_.word("program")).trains == MegatronProgram::Trains::encoder)
+      draft_.set("model.bidirectional", true, a_.origin("program"));
+    else if (a_.word("tokenizer_type").starts_with("BertWordPiece"))
+      draft_.set("model.bidirectional", true, a_.origin("tokenizer_type"));
+    else if (!a_.given("tokenizer_type") && !a_.given("merge_file") && lists_words_in_a_text())
+      draft_.set("model.bidirectional", true, a_.origin("vocab_file"));
+  }
+
+  // "bert-vocab.txt"; those of GPT-2 are JSON, with a file of merges beside them.
+  bool lists_words_in_a_text() const { return a_.word("vocab_file").ends_with("vocab.txt"); }
+
+  Origin given_or_default(const char* name) const { return a_.origin(name, "Megatron's default"); }
+
+  void write_activation() {
+    std::string act = gated_ ? "silu" : "gelu";
+    Origin why = "Megatron's default";
+    for (const auto& [flag, name] : {std::pair{"geglu", "gelu"},
+                                     {"swiglu", "silu"},
+                                     {"quick_geglu", "quick_gelu"},
+                                     {"squared_relu", "relu2"}}) {
+      if (!a_.flag(flag)) continue;
+      why = a_.origin(flag);
+      act = name;
+    }
+    if (a_.given("glu_activation")) {
+      const std::string glu = a_.word("glu_activation");
+      if (glu != "swiglu" && glu != "geglu")
+        a_.problems().add("E130", fmt::format("a gated MLP with {} is not supported yet", glu),
+                          a_.mark("glu_activation"), 1, a_.why("glu_activation"));
+      act = glu == "geglu" ? "gelu" : "silu";
+      why = a_.origin("glu_activation");
+    }
+    if (a_.given("activation_func")) {
+      const std::string f = a_.word("activation_func");
+      const std::string_view name = std::string_view(f).substr(f.rfind('.') + 1);
+      act = name == "squared_relu" ? "relu2" : std::string(name);
+      why = a_.origin("activation_func");
+    }
+    draft_.set("model.hidden_act", yaml_text(act), why);
+    draft_.set("model.gated_mlp", gated_,
+               !gated_ ? Origin("Megatron's default")
+                       : a_.origin(a_.given("glu_activation") ? "glu_activation"
+                                   : a_.flag("swiglu")        ? "swiglu"
+                                   : a_.flag("geglu")         ? "geglu"
+                                                              : "quick_geglu"));
+  }
+
+  void write_positions() {
+    const bool rotary = a_.flag("use_rotary_position_embeddings");
+    std::string type = a_.word("position_embedding_type", rotary ? "rope" : "learned_absolute");
+    type.erase(0, type.rfind('.') + 1);  // "PositionEmbeddingType.alibi", as a list prints it
+    Origin why = a_.given("position_embedding_type")
+                     ? a_.origin("position_embedding_type")
+                     : given_or_default("use_rotary_position_embeddings");
+    if (type == "mrope" || type == "yarn") type = "rope";  // as much work
+    if (a_.flag("use_alibi_mask")) {
+      type = "alibi";
+      why = a_.origin("use_alibi_mask");
+    }
+    if (type == "learned_absolute" && !a_.flag("add_position_embedding", true)) {
+      type = "none";
+      why = a_.origin("add_position_embedding");
+    }
+    draft_.set("model.position_embedding_type", yaml_text(type), why);
+    if (type == "relative")
+      draft_.set("model.relative_attention_num_buckets",
+                 a_.whole("relative_attention_num_buckets", 32),
+                 given_or_default("relative_attention_num_buckets"));
+    if (a_.given("max_position_embeddings"))
+      copy("max_position_embeddings", "model.max_position_embeddings");
+    else if (type == "learned_absolute" && a_.given("seq_length"))
+      draft_.set("model.max_position_embeddings", a_.whole("seq_length", 0),
+                 a_.origin("seq_length"));
+  }
+
+  // Tokenizers that come with one vocabulary: GPT-2's and BERT's.
+  struct Tokenizer {
+    std::string_view name;
+    int64_t vocab;
+  };
+  const Tokenizer* known_tokenizer() const {
+    static constexpr std::array<Tokenizer, 3> kKnown{{{"GPT2BPETokenizer", 50257},
+                                                      {"BertWordPieceLowerCase", 30522},
+                                                      {"BertWordPieceCase", 28996}}};
+    // A file of merges means GPT-2's tokenizer, which once was the default; BERT's is that of the
+    // programs that train BERT and T5, and the one that lists its words in a text.
+    const std::string name =
+        a_.word("tokenizer_type", a_.given("merge_file")                           ? kKnown[0].name
+                                  : a_.given("program") || lists_words_in_a_text() ? kKnown[1].name
+                                                                                   : "");
+    for (const Tokenizer& t : kKnown)
+      if (t.name == name) return &t;
+    return nullptr;
+  }
+
+  void write_vocabulary() {
+    if (a_.given("padded_vocab_size")) return copy("padded_vocab_size", "model.vocab_size");
+    int64_t vocab = 0;
+    Origin why = "";
+    if (a_.given("vocab_size")) {
+      vocab = a_.whole("vocab_size", 0);
+      why = a_.origin("vocab_size");
+      if (a_.word("tokenizer_type") == "NullTokenizer") {  // adds the end of a document
+        ++vocab;
+        why.text += fmt::format(" and one: {}", a_.why("tokenizer_type"));
+      }
+    } else if (const Tokenizer* t = known_tokenizer()) {
+      vocab = t->vocab + a_.whole("vocab_extra_ids", 0);
+      why = a_.origin(a_.given("tokenizer_type") ? "tokenizer_type"
+                      : a_.given("merge_file")   ? "merge_file"
+                      : a_.given("program")      ? "program"
+                                                 : "vocab_file");
+    }
+    if (vocab < 1 || vocab > kMostSize)
+      return draft_.assume("model.vocab_size", "128256",
+                           "the file does not say how large the vocabulary is; -s "
+                           "model.vocab_size=N states it");
+    const int64_t unit = a_.whole("make_vocab_size_divisible_by", 128);
+    if (unit >= 1 && unit != 128 && unit < kMostSize / sizes_.tp) {
+      const int64_t multiple = unit * sizes_.tp;
+      vocab = (vocab + multiple - 1) / multiple * multiple;
+      why.text += fmt::format(", {}", a_.why("make_vocab_size_divisible_by"));
+      draft_.set("parallel.vocab_multiple", unit, a_.origin("make_vocab_size_divisible_by"));
+    }
+    draft_.set("model.vocab_size", vocab, why);
+  }
+
+  void write_window() {
+    if (a_.given("sliding_window")) copy("sliding_window", "model.sliding_window");
+    const std::vector<std::string> window = a_.words("window_size");
+    if (window.empty()) return;
+    const std::optional<int64_t> before = python_whole(window.front());
+    if (!before) return a_.refuse("window_size", "must be numbers: (128, 0)");
+    draft_.set("model.sliding_window", *before + 1,
+               a_.origin("window_size"));  // plus the token itself
+    if (!a_.given("window_attn_skip_freq")) return;
+    std::string types;
+    for (const int64_t windowed : pattern("window_attn_skip_freq", true))
+      types += std::string(types.empty() ? "" : ", ") +
+               (windowed != 0 ? "sliding_attention" : "full_attention");
+    draft_.set("model.layer_types", fmt::format("[{}]", types), a_.origin("window_attn_skip_freq"));
+  }
+
+  // One 0 or 1 for each layer.  A number N means N - 1 ones and then a zero (windows), or a one and
+  // then N - 1 zeros (experts).
+  std::vector<int64_t> pattern(const char* name, bool last_differs) {
+    const std::string text = a_.word(name);
+    std::vector<int64_t> all;
+    if (const auto n = python_whole(text); n && *n >= 1) {
+      for (int64_t i = 0; i < layers_; ++i)
+        all.push_back(last_differs ? ((i + 1) % *n != 0 ? 1 : 0) : (i % *n == 0 ? 1 : 0));
+      return all;
+    }
+    if (a_.value(name)->kind == Value::Kind::sequence)
+      for (const std::string& w : a_.words(name)) all.push_back(python_whole(w).value_or(-1));
+    else if (const auto list = python_list(text))
+      all = *list;
+    const bool bits =
+        std::all_of(all.begin(), all.end(), [](int64_t x) { return x == 0 || x == 1; });
+    if (static_cast<int64_t>(all.size()) == layers_ && bits) return all;
+    a_.refuse(name,
+              fmt::format("must be a number, or a list with a 0 or 1 for each of the {} layers",
+                          layers_));
+    return {};
+  }
+
+  void write_latent_attention() {
+    if (!a_.flag("multi_latent_attention")) return;
+    const auto set = [&](const char* name, const char* key, int64_t fallback) {
+      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+    };
+    set("q_lora_rank", "model.q_lora_rank", 0);
+    set("kv_lora_rank", "model.kv_lora_rank", 32);
+    set("qk_head_dim", "model.qk_nope_head_dim", 128);
+    set("qk_pos_emb_head_dim", "model.qk_rope_head_dim", 64);
+    set("v_head_dim", "model.v_head_dim", 128);
+  }
+
+  void write_experts() {
+    const int64_t mtp = a_.whole("mtp_num_layers", 0);
+    if (mtp > 0 && (!hybrid_ || hybrid_->prediction.empty()))
+      draft_.set("model.num_nextn_predict_layers", mtp, a_.origin("mtp_num_layers"));
+    if (a_.whole("num_experts", 0) < 2) return;
+    if (hybrid_ && hybrid_->layers.find('E') == std::string::npos)
+      return a_.problems().add("E130", "not supported yet: experts beside a pattern without E",
+                               a_.mark("num_experts"), 1, a_.why("num_experts"));
+    copy("num_experts", "model.num_experts");
+    const bool deepspeed = a_.flag("deepspeed");
+    draft_.set("model.num_experts_per_tok", a_.whole("moe_router_topk", deepspeed ? 1 : 2),
+               given_or_default("moe_router_topk"));
+    if (deepspeed) write_interval();
+    if (a_.given("moe_ffn_hidden_size"))
+      copy("moe_ffn_hidden_size", "model.moe_intermediate_size");
+    else
+      draft_.set("model.moe_intermediate_size", ffn_, "Megatron's default: --ffn-hidden-size");
+    if (hybrid_)
+      draft_.set("model.shared_expert_intermediate_size",
+                 a_.whole("moe_shared_expert_intermediate_size", 0),
+                 given_or_default("moe_shared_expert_intermediate_size"));
+    else
+      copy("moe_shared_expert_intermediate_size", "model.shared_expert_intermediate_size");
+    if (a_.flag("moe_shared_expert_gate"))
+      draft_.set("model.shared_expert_gate", true, a_.origin("moe_shared_expert_gate"));
+    copy("moe_router_num_groups", "model.n_group");
+    copy("moe_router_group_topk", "model.topk_group");
+    if (hybrid_ || a_.flag("moe_router_enable_expert_bias"))
+      draft_.set("model.router_bias", a_.flag("moe_router_enable_expert_bias"),
+                 given_or_default("moe_router_enable_expert_bias"));
+    if (hybrid_ || !a_.given("moe_layer_freq")) return;
+    std::vector<int64_t> dense;
+    const std::vector<int64_t> experts = pattern("moe_layer_freq", false);
+    for (size_t i = 0; i < experts.size(); ++i)
+      if (experts[i] == 0) dense.push_back(static_cast<int64_t>(i));
+    if (dense.empty()) return;
+    const auto count = static_cast<int64_t>(dense.size());
+    if (dense.back() == count - 1)
+      draft_.set("model.first_k_dense_replace", count, a_.origin("moe_layer_freq"));
+    else
+      draft_.set("model.mlp_only_layers", list_text(dense), a_.origin("moe_layer_freq"));
+  }
+
+  // Megatron-DeepSpeed: every how many-th layer has experts, by default every second
+  // (get_num_experts_per_layer() of megatron/model/transformer.py).
+  void write_interval() {
+    const std::vector<std::string> numbers = a_.words("num_experts");
+    const bool differ = std::any_of(numbers.begin(), numbers.end(),
+                                    [&](const std::string& n) { return n != numbers.front(); });
+    if (differ || a_.word("mlp_type", "standard") != "standard")
+      a_.problems().add("E130",
+                        differ ? "not supported yet: layers of different numbers of experts"
+                               : "not supported yet: an MLP beside the experts",
+                        a_.mark(differ ? "num_experts" : "mlp_type"), 1,
+                        a_.why(differ ? "num_experts" : "mlp_type"));
+    const int64_t interval = a_.whole("expert_interval", 2);
+    if (interval < 1) return a_.refuse("expert_interval", "must be at least 1");
+    std::vector<int64_t> dense;
+    for (int64_t i = 0; i < layers_; ++i)
+      if ((i + 1) % interval != 0) dense.push_back(i);
+    if (!dense.empty())
+      draft_.set("model.mlp_only_layers", list_text(dense), given_or_default("expert_interval"));
+  }
+
+  void write_refused() {
+    for (const char* name :
+         {"heterogeneous_layers_config_path", "heterogeneous_layers_config_encoded_json"})
+      if (a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false")
+        a_.problems().add("E130", "layers of several architectures are not supported yet",
+                          a_.mark(name), 1, a_.why(name));
+    struct Training {
+      const char* name;
+      bool is_on;
+      const char* what;
+    };
+    const auto text = [&](const char* name) {
+      return a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false";
+    };
+    const auto flag = [&](const char* name) { return a_.flag(name); };
+    const auto above = [&](const char* name, int64_t n) { return a_.whole(name, n) > n; };
+    const char* variant = "experimental_attention_variant";
+    const char* part = "training of a part of the parameters";
+    const char* own_gpus = "parts of a model on GPUs of their own";
+    for (const char* name : {"no_train", "skip_train"})
+      if (a_.flag(name))
+        a_.problems().add("E336", fmt::format("this run trains no model: {}", a_.why(name)),
+                          a_.mark(name), 1, {}, "import the script that starts the training");
+    for (const Training& t :
+         {Training{"perform_rl_step", flag("perform_rl_step"),
+                   "training by preferences or rewards"},
+          Training{"export_kd_teacher_load", text("export_kd_teacher_load"),
+                   "learning from another model"},
+          Training{"num_layers_teacher", above("num_layers_teacher", 0),
+                   "learning from another model"},
+          Training{"kd", flag("kd"), "learning from another model"},
+          Training{"freeze_LM", flag("freeze_LM"), part},
+          Training{"freeze_llm", flag("freeze_llm"), part},
+          Training{"tune_mm_mlp_adapter", flag("tune_mm_mlp_adapter"), part},
+          Training{"bitfit", flag("bitfit"), part},
+          Training{"retro_add_retriever", flag("retro_add_retriever"),
+                   "layers that retrieve (RETRO)"},
+          Training{"model_provider", made_by_program(), "a model whose sizes are in the program"},
+          Training{"transformer_type", a_.word("transformer_type", "megatron") != "megatron",
+                   "a model of transformers' with Megatron's arguments"},
+          Training{variant, text(variant), "layers of a variant"},
+          Training{"llm_tp", above("llm_tp", 1), own_gpus},
+          Training{"encoder_pipeline_model_parallel_size",
+                   above("encoder_pipeline_model_parallel_size", 0), own_gpus},
+          Training{"encoder_tensor_model_parallel_size",
+                   above("encoder_tensor_model_parallel_size", 0) &&
+                       a_.whole("encoder_tensor_model_parallel_size", 0) != sizes_.tp,
+                   own_gpus},
+          Training{"t5_swiglu", flag("t5_swiglu"), "a gated MLP of T5's kind"},
+          Training{"flextron", flag("flextron"), "models of several sizes trained as one"}})
+      if (t.is_on)
+        a_.problems().add("E130", fmt::format("not supported yet: {} ({})", t.what, a_.why(t.name)),
+                          a_.mark(t.name));
+    if (!hybrid_ && a_.whole("moe_latent_size", 0) > 0) draft_.left_out(a_.why("moe_latent_size"));
+  }
+
+  // Megatron's examples/mimo: of its models Megatron's arguments say nothing but the layout.
+  bool made_by_program() const {
+    const std::string model = a_.word("model_provider", "gpt");
+    return model != "gpt" && model != "mamba" && model != "hybrid";
+  }
+
+  const ArgumentReader& a_;
+  MegatronSizes& sizes_;
+  ScenarioDraft& draft_;
+  std::optional<Hybrid> hybrid_;
+  int64_t layers_ = 0, hidden_ = 0, ffn_ = 0;
+  bool gated_ = false;
+};
+
+}  // namespace
+
+void draft_megatron_model(const ArgumentReader& a, MegatronSizes& sizes, ScenarioDraft& draft) {
+  ModelDraft(a, sizes, draft).write();
+}
+
+}  // namespace stepcast

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which command of a script trains, and what of its arguments the script leaves open.
+#include "scenarios/frameworks/import_megatron_script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/megatron_program.h"
+#include "scenarios/frameworks/run_log.h"
+#include "scenarios/frameworks/shell/script.h"
+#include "sim/text.h"
+
+namespace stepcast {
+namespace {
+
+// Arguments whose value may stay open: the scenario does without it.
+bool may_stay_open(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kText{
+      "save",          "tokenizer_type",    "optimizer",        "async_save",
+      "normalization", "attention_backend", "deepspeed",        "save_interval",
+      "vocab_size",    "padded_vocab_size", "transformer_impl", "train_samples"};
+  return std::find(kText.begin(), kText.end(), name) != kText.end();
+}
+
+bool says_how_many_nodes(std::string_view name) {
+  return name == "nnodes" || name == "num_nodes" || name == "nodes";
+}
+
+bool says_gpus_of_a_node(std::string_view name) {
+  return name == "nproc_per_node" || name == "num_gpus_per_node" || name == "gpus_per_node" ||
+         name == "num_gpus";
+}
+
+// How many GPUs there are is known where the script runs, and assumed where it is not.
+bool says_how_many_gpus(std::string_view name) {
+  return says_how_many_nodes(name) || says_gpus_of_a_node(name) || name == "world_size";
+}
+
+bool changes_cost(std::string_view name) {
+  for (const CostArgument& row : megatron_arguments())
+    if (row.name == name && row.as.kind != As::Kind::left_out) return true;
+  return false;
+}
+
+// Flags of Megatron's that change the cost: a word behind them is no value of theirs.
+bool is_flag(std::string_view name) {
+  constexpr std::array<std::string_view, 24> kFlags{"fp16",
+                                                    "bf16",
+                                                    "swiglu",
+                                                    "squared_relu",
+                                                    "group_query_attention",
+                                                    "use_distributed_optimizer",
+                                                    "overlap_grad_reduce",
+                                                    "overlap_param_gather",
+                                                    "sequence_parallel",
+                                                    "recompute_activations",
+                                                    "checkpoint_activations",
+                                                    "use_flash_attn",
+                                                    "untie_embeddings_and_output_weights",
+                                                    "qk_layernorm",
+                                                    "add_qkv_bias",
+                                                    "use_rotary_position_embeddings",
+                                                    "moe_grouped_gemm",
+                                                    "multi_latent_attention",
+                                                    "tp_comm_overlap",
+                                                    "accumulate_allreduce_grads_in_fp32",
+                                                    "cpu_offloading",
+                                                    "optimizer_cpu_offload",
+                                                    "use_precision_aware_optimizer",
+                                                    "deepspeed"};
+  return name.starts_with("no_") || name.starts_with("disable_") ||
+         std::find(kFlags.begin(), kFlags.end(), name) != kFlags.end();
+}
+
+// What a script leaves open, asked for in one message.
+class OpenValues {
+ public:
+  explicit OpenValues(const ShellScript& script) : script_(script) {}
+
+  // True if the argument is to be left out.
+  bool leaves_out(ShellArgument& a, const ImportSources& in) {
+    if (!a.is_open) return false;
+    const std::string& name = a.argument.name;
+    const Value& value = a.argument.value;
+    const std::string text = value.is_scalar() ? value.text : value.items.front().text;
+    if (says_how_many_gpus(name)) {
+      nodes_open_ = nodes_open_ || says_how_many_nodes(name);
+      if (in.warnings != nullptr)
+        in.warnings->push_back(fmt::format("{} {} is not known: {}", a.argument.written, text,
+                                           "NAME=VALUE after the file gives a variable"));
+      return true;
+    }
+    // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's.
+    if (name == "merge_file" || name == "vocab_file") return false;
+    if (!changes_cost(name) || may_stay_open(name)) return true;
+    // "--bf16 $MORE": what nothing sets is no word.
+    if (is_flag(name) && text != "true" && a.only_unset) {
+      a.argument.value = word_value("true", a.argument.value.mark);
+      return false;
+    }
+    add(a.hangs_on, a.argument.written, text, a.argument.value.mark);
+    return false;
+  }
+
+  void add(const std::set<std::string>& names, const std::string& written, const std::string& text,
+           const Mark& mark) {
+    if (!asked_) {
+      asked_ = true;
+      what_ = text == "true" ? written : fmt::format("{} {}", written, text);
+      mark_ = mark;
+    }
+    names_.insert(names.begin(), names.end());
+    if (names.empty()) unnamed_.insert(fmt::format("{} {}", written, text));
+  }
+
+  // The GPUs of one node say nothing of the job where the number of nodes is open: they would be
+  // taken for all of it.  "#SBATCH --nodes" may have said the number.
+  void leave_out_gpus_of_a_node(std::vector<Argument>& all) const {
+    if (!nodes_open_ || std::any_of(all.begin(), all.end(),
+                                    [](const Argument& a) { return says_how_many_nodes(a.name); }))
+      return;
+    std::erase_if(all, [](const Argument& a) { return says_gpus_of_a_node(a.name); });
+  }
+
+  bool refuse(const ImportSources& in) const {
+    if (!asked_) return false;
+    std::vector<std::string> shown, given, choices;
+    std::vector<std::string> in_order(names_.begin(), names_.end());
+    std::stable_sort(in_order.begin(), in_order.end(), [](const auto& x, const auto& y) {
+      const auto order = [](const std::string& n) { return is_position(n) ? n.size() : SIZE_MAX; };
+      return order(x) < order(y);
+    });
+    for (const std::string& n : in_order) {
+      const bool is_argument = is_position(n);
+      const auto variable = script_.variable_of.find(n);
+      const std::string name = variable == script_.variable_of.end() ? n : variable->second;
+      shown.push_back(!is_argument ? n : name == n ? "$" + n : fmt::format("{} (${})", name, n));
+      if (!is_position(name)) given.push_back(name + "=...");
+      for (const std::string& by : {n, name}) {
+        const auto known = script_.choices.find(by);
+        if (known == script_.choices.end()) continue;
+        choices.push_back(fmt::format("{}: {}", name, fmt::join(known->second, ", ")));
+        if (by == name) break;
+      }
+    }
+    shown.insert(shown.end(), unnamed_.begin(), unnamed_.end());
+    std::string help;
+    if (!given.empty()) help = fmt::format("give them after the file: {}", fmt::join(given, " "));
+    const bool by_position = std::any_of(names_.begin(), names_.end(), is_position);
+    if (by_position)
+      help += help.empty() ? "give them after the file, as the script is called"
+                           : ", or the words for $1, $2, ... as the script is called";
+    if (help.empty()) help = "write the value into the script";
+    in.problems.add(
+        "E332",
+        fmt::format("the script does not say {}, which {} hangs on{}", fmt::join(shown, ", "),
+                    what_, shown.size() > 1 ? ", and other arguments" : ""),
+        mark_, 1, {}, help,
+        choices.empty() ? "" : fmt::format("the script knows {}", fmt::join(choices, "; ")));
+    return true;
+  }
+
+ private:
+  static bool is_position(const std::string& name) {
+    return name.find_first_not_of("0123456789") == std::string::npos;
+  }
+
+  const ShellScript& script_;
+  std::set<std::string> names_, unnamed_;
+  std::string what_;
+  Mark mark_;
+  bool asked_ = false, nodes_open_ = false;
+};
+
+// "#SBATCH --nodes=16" and the like, which the shell takes for comments.
+void add_slurm(const SourceRef& source, std::vector<Argument>& all) {
+  LogLines lines{source->text};
+  while (const auto line = lines.next()) {
+    if (!line->starts_with("#SBATCH")) continue;
+    for (const auto& [option, name] :
+         {std::pair<std::string_view, const char*>{"--nodes=", "nnodes"},
+          {"-N ", "nnodes"},
+          {"--nodes ", "nnodes"},
+          {"--gpus-per-node=", "nproc_per_node"},
+          {"--gres=gpu:", "nproc_per_node"}}) {
+      const size_t at = line->find(option);
+      if (at == std::string_view::npos) continue;
+      const std::string_view rest = line->substr(at + option.size());
+      const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
+      if (!digits.empty())
+        all.push_back(
+            {name, std::string(option),
+             word_value(std::string(digits), {source, lines.number, static_cast<int>(at) + 1})});
+    }
+  }
+}
+
+// What a command runs: the first word that names a file of Python, the module behind -m, or the
+// first word.
+const ShellWord& program_of(const ShellCommand& command) {
+  const ShellWord* program = &command.words.front();
+  for (const ShellWord& w : command.words) {
+    if (w.text.ends_with(".py")) return w;
+    if (&w != &command.words.front() && (&w - 1)->text == "-m") program = &w;
+  }
+  return *program;
+}
+
+// Megatron's tasks are fine-tuning where they are given something to train on.
+bool is_task_without_training(const ShellCommand& command) {
+  const std::string& name = program_of(command).text;
+  return (name.ends_with("tasks/main.py") || name.ends_with("tasks/msdp/main.py")) &&
+         std::none_of(command.words.begin(), command.words.end(),
+                      [](const ShellWord& w) { return w.text.starts_with("--train-data"); });
+}
+
+bool trains_nothing(const ShellCommand& command) {
+  using Trains = MegatronProgram::Trains;
+  return megatron_program(program_of(command).text).trains == Trains::nothing ||
+         is_task_without_training(command);
+}
+
+// Whether the arguments that change the cost are the same.
+bool same_costs(const std::vector<ShellArgument>& a, const std::vector<ShellArgument>& b) {
+  const auto costs = [](const std::vector<ShellArgument>& all) {
+    std::map<std::string, std::string> named;
+    for (const ShellArgument& x : all)
+      if (changes_cost(x.argument.name) && !may_stay_open(x.argument.name))
+        named[x.argument.name] = to_flow(x.argument.value);
+    return named;
+  };
+  return costs(a) == costs(b);
+}
+
+bool has_sizes(const std::vector<ShellArgument>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const ShellArgument& a) {
+    return a.argument.name == "num_layers" || a.argument.name == "hidden_size" ||
+           a.argument.name == "micro_batch_size" || a.argument.name == "batch_size";
+  });
+}
+
+std::string_view line_of(std::string_view text, int number) {
+  LogLines lines{text};
+  while (const auto line = lines.next())
+    if (lines.number == number) return *line;
+  return {};
+}
+
+// Why the command ended before `line`, whose first word is an option; empty if what stands before
+// does not show it.
+std::string why_lost(std::string_view text, int line) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const auto trimmed = [&](int number) {
+    std::string_view t = line_of(text, number);
+    t.remove_prefix(std::min(t.find_first_not_of(kBlanks), t.size()));
+    return t;
+  };
+  int before = line - 1;  // the last line of the command
+  while (before > 0 && (trimmed(before).empty() || trimmed(before).starts_with('#'))) --before;
+  if (before == 0) return {};
+  const std::string_view all = line_of(text, before);
+  const std::string_view written = all.substr(0, all.find_last_not_of(kBlanks) + 1);
+  if (!written.ends_with('\\'))
+    return fmt::format("is a backslash missing at the end of line {}?", before);
+  if (all.substr(written.size()).find_first_of(" \t") != std::string_view::npos)
+    return fmt::format("blanks follow the backslash of line {}", before);
+  if (before == line - 1) return {};
+  return fmt::format("line {} is {}, which ends the command", before + 1,
+                     trimmed(before + 1).empty() ? "empty" : "a comment");
+}
+
+// Says of each statement behind the command that trains, and that begins with an option, that the
+// shell would not hand it to that command.
+void warn_of_lost_lines(const std::vector<Mark>& lost, const ImportSources& in) {
+  if (in.warnings == nullptr) return;
+  int said = 0;
+  for (const Mark& mark : lost) {
+    if (mark.line == said || mark.source == nullptr) continue;
+    said = mark.line;
+    const std::string why = why_lost(mark.source->text, mark.line);
+    if (!why.empty())
+      in.warnings->push_back(fmt::format(
+          "line {} begins with an option, which the shell takes for a command of its own, so that "
+          "it is left out: {}",
+          mark.line, why));
+  }
+}
+
+// Adds what only the program says of the model as one more argument.  False, and E130, where it
+// trains what is not simulated.
+bool takes_program(const ShellWord& word, const ImportSources& in, std::vector<Argument>& all) {
+  using Trains = MegatronProgram::Trains;
+  const MegatronProgram program = megatron_program(word.text);
+  if (program.trains == Trains::encoder || program.trains == Trains::encoder_decoder)
+    all.push_back({"program", "program", word_value(word.text, word.mark)});
+  if (program.trains != Trains::other) return true;
+  in.problems.add("E130", fmt::format("not supported yet: {} ({})", program.what, word.text),
+                  word.mark);
+  return false;
+}
+
+}  // namespace
+
+std::vector<Argument> megatron_script_arguments(const ImportSources& in,
+                                                MegatronEnvironment& environment) {
+  const ShellScript script = read_shell(in.file, in.given, in.files);
+  if (script.cut) {
+    in.problems.add("E331", "the script becomes too long to be followed from here on", *script.cut,
+                    1, {}, "give the list of arguments that Megatron prints instead");
+    return {};
+  }
+  for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
+  std::vector<Argument> all;
+  add_slurm(in.file, all);
+  if (script.nodes && !script.nodes->open)
+    all.push_back({"nnodes", "--nodes", word_value(script.nodes->text, script.nodes->mark)});
+  std::vector<std::pair<const ShellCommand*, std::vector<ShellArgument>>> training;
+  std::vector<ShellArgument> loose;
+  std::vector<Mark> lost;
+  const ShellCommand* other = nullptr;
+  for (const ShellCommand& command : script.commands) {
+    std::vector<ShellArgument> found = arguments_of(command.words);
+    const bool is_options = command.words.front().text.starts_with("--");
+    if (is_options && !training.empty() && std::ranges::any_of(found, [](const ShellArgument& a) {
+          return known_argument(megatron_arguments(), "megatron", a.argument.name);
+        }))
+      lost.push_back(command.words.front().mark);
+    if (is_options)
+      loose.insert(loose.end(), found.begin(), found.end());
+    else if (trains_nothing(command))
+      other = other == nullptr ? &command : other;
+    else if (has_sizes(found))
+      training.emplace_back(&command, std::move(found));
+    else if (training.empty())
+      loose.insert(loose.end(), found.begin(), found.end());
+  }
+  // Of a text that is all arguments ("--num-layers 32 ...") there is nothing else to read.
+  if (training.empty() && !has_sizes(loose) &&
+      (other != nullptr || (loose.empty() && in.file->text.find("--") != std::string::npos))) {
+    in.problems.add("E336",
+                    other == nullptr ? "this script trains no model: no command in it has arguments"
+                                     : fmt::format("this script trains no model: it runs {}",
+                                                   program_of(*other).text),
+                    other == nullptr ? Mark{in.file, 1, 1} : other->words.front().mark, 1, {},
+                    "import the script that starts the training");
+    return {};
+  }
+  warn_of_lost_lines(lost, in);
+  if (in.warnings != nullptr && !script.unread.empty())
+    in.warnings->push_back(fmt::format(
+        "{} {} given, and nothing in the script reads {}", fmt::join(script.unread, ", "),
+        script.unread.size() == 1 ? "is" : "are", script.unread.size() == 1 ? "it" : "them"));
+  OpenValues open(script);
+  std::vector<ShellArgument> found;
+  if (training.empty()) {
+    found = std::move(loose);
+  } else {
+    const auto& [command, arguments] = training.front();
+    if (!takes_program(program_of(*command), in, all)) return {};
+    if (!command->hangs_on.empty() && training.size() > 1 &&
+        training[1].first->words.front().text == command->words.front().text &&
+        !same_costs(arguments, training[1].second))
+      open.add(command->hangs_on, "the command", command->words.front().text,
+               command->words.front().mark);
+    found = arguments;
+  }
+  std::erase_if(found, [&](ShellArgument& a) { return open.leaves_out(a, in); });
+  for (ShellArgument& a : found) {
+    if (is_flag(a.argument.name) && !a.argument.value.is_scalar())
+      a.argument.value = word_value("true", a.argument.value.mark);
+    all.push_back(std::move(a.argument));
+  }
+  open.leave_out_gpus_of_a_node(all);
+  if (!open.refuse(in) && in.warnings != nullptr && !script.empty.empty())
+    in.warnings->push_back(fmt::format(
+        "{} {} not set, and taken to be empty: NAME=VALUE after the file gives a variable",
+        fmt::join(script.empty, ", "), script.empty.size() == 1 ? "is" : "are"));
+  return all;
+}
+
+}  // namespace stepcast
