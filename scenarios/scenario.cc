@@ -316,6 +316,12 @@ std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
   return named;
 }
 
+std::vector<std::string> ScenarioDocument::files() const {
+  std::vector<std::string> all = ScenarioDocument(*this).move_to("/");
+  for (std::string& path : files_.paths()) all.push_back(std::move(path));
+  return all;
+}
+
 std::variant<Scenario, InputError> ScenarioDocument::try_resolve() && {
   if (!files_.incomplete() || !problems_.any()) {
     try {

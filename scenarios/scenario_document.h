@@ -44,6 +44,9 @@ class ScenarioDocument {
   // Names the files that the tree names (a config.json, a cost table, a trace of routing) as they
   // are seen from another folder, to which the tree is to be written; returns them, absolute.
   std::vector<std::string> move_to(const std::string& folder);
+  // The files that the scenario is made of, absolute: its own, those that it extends, and those
+  // that move_to() returns.
+  std::vector<std::string> files() const;
 
   // The scenario that the tree describes, or all problems found (at most 20).
   std::variant<Scenario, InputError> try_resolve() const&;

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <istream>
 #include <map>
@@ -27,6 +26,7 @@
 #include <system_error>
 #include <utility>
 
+#include "sim/system_error.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -463,24 +463,18 @@ struct FileText {
   size_t too_large = 0;  // bytes of a file that is larger than allowed
 };
 
-// In English in every locale of the process that the library is part of.
-std::string reason(int error) {
-  const char* const text = strerrordesc_np(error);
-  return text != nullptr ? text : fmt::format("error {}", error);
-}
-
 // Reads a regular file of at most kMostFileBytes.  Never waits: a pipe without a writer is refused
 // like any other special file.
 FileText read_regular(const std::string& path) {
   FileText result;
   const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) {
-    result.why = reason(errno);
+    result.why = system_error_text(errno);
     return result;
   }
   struct stat status {};
   if (::fstat(fd, &status) != 0) {
-    result.why = reason(errno);
+    result.why = system_error_text(errno);
   } else if (!S_ISREG(status.st_mode)) {
     result.special = true;
     result.why = S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file";
@@ -496,7 +490,7 @@ FileText read_regular(const std::string& path) {
       text.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     }
     if (got < 0) {
-      result.why = reason(errno);
+      result.why = system_error_text(errno);
     } else if (text.size() > kMostFileBytes) {
       result.too_large = std::max(text.size(), static_cast<size_t>(status.st_size));
       result.why =
@@ -630,6 +624,12 @@ std::vector<SourceRef> ScenarioFiles::named_data() const {
   std::vector<SourceRef> all;
   for (const auto& [path, source] : files_)
     if (!scenarios_.contains(path)) all.push_back(source);
+  return all;
+}
+
+std::vector<std::string> ScenarioFiles::paths() const {
+  std::vector<std::string> all;
+  for (const auto& [path, source] : files_) all.push_back(path);
   return all;
 }
 

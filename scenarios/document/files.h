@@ -56,6 +56,8 @@ class ScenarioFiles {
   std::string place_of(const std::string& path, const Mark& from) const;
   // The files opened so far that are no scenarios: tables, schedules, configurations of models.
   std::vector<SourceRef> named_data() const;
+  // All files opened so far, absolute.
+  std::vector<std::string> paths() const;
   // A file could not be read or parsed to its end: what is missing may stand there.
   bool incomplete() const { return incomplete_; }
 

@@ -14,6 +14,7 @@
 #include <limits>
 #include <string>
 
+#include "scenarios/document/time_units.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -369,31 +370,21 @@ std::optional<Bandwidth> read_bandwidth(const Value& value, std::string_view nam
 
 std::optional<Time> read_time(const Value& value, std::string_view name, Problems& problems,
                               bool positive, Time highest) {
-  struct Unit {
-    std::string_view text;
-    int64_t picoseconds;
-  };
-  static constexpr std::array<Unit, 8> kUnits{{{"ps", 1},
-                                               {"ns", 1'000},
-                                               {"us", 1'000'000},
-                                               {"ms", 1'000'000'000},
-                                               {"s", 1'000'000'000'000},
-                                               {"min", 60'000'000'000'000},
-                                               {"h", 3'600'000'000'000'000},
-                                               {"d", 86'400'000'000'000'000}}};
   const NumberText r{value, name, problems};
   const std::optional<Decimal> d = read_decimal(r, true);
   if (!d || !sign_ok(r, *d, !positive)) return {};
-  for (const Unit& u : kUnits) {
-    if (u.text != d->unit) continue;
-    const std::optional<Scaled> n = scaled(*d, u.picoseconds);
+  if (const TimeUnit* unit = find_time_unit(d->unit)) {
+    const std::optional<Scaled> n = scaled(*d, unit->picoseconds);
     if (!n || Time{n->value} > highest)
       return refuse_range(r, fmt::format("{:.6g} s", to_seconds(highest)));
     if (positive && n->value == 0)
       return r.refuse("E121", r.quoted() + " is less than a picosecond: " + r.written());
     return Time{n->value};
   }
-  return refuse_unit(r, *d, {"us", "s", "units of time are ps, ns, us, ms, s, min, h and d"});
+  const TimeUnit* const meant = time_unit_of_word(d->unit);
+  return refuse_unit(r, *d,
+                     {meant != nullptr ? meant->text : "us", meant != nullptr ? "" : "s",
+                      "units of time are ps, ns, us, ms, s, min, h and d"});
 }
 
 std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/document/time_units.h"
+
 namespace stepcast {
 namespace {
 
@@ -81,6 +83,13 @@ std::string most(const Field& field) {
   return field.most == 0 ? "" : fmt::format(", \"maximum\": {}", field.most);
 }
 
+// "(ps|ns|...)".
+std::string time_units() {
+  std::string s;
+  for (const TimeUnit& u : kTimeUnits) s += (s.empty() ? "(" : "|") + std::string(u.text);
+  return s + ')';
+}
+
 std::string type_of(const Field& field, size_t depth) {
   switch (field.type) {
     case FieldType::section: return section_type(field, depth);
@@ -91,7 +100,7 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::number: return "\"type\": \"number\", \"minimum\": 0";
     case FieldType::bytes: return pattern(regex("([kKMGTP]i?)?B"));
     case FieldType::bandwidth: return pattern(regex("([kKMGTP]i?)?[bB]/s"));
-    case FieldType::time: return pattern(regex("(ps|ns|us|ms|s|min|h|d)"));
+    case FieldType::time: return pattern(regex(time_units()));
     case FieldType::flop_rate: return pattern(regex("[kKMGTP]?(FLOP/s|FLOPS)"));
     case FieldType::power: return pattern(regex("[kKMGTP]?W"));
     case FieldType::share:

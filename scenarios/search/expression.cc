@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/document/time_units.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -27,12 +28,30 @@ struct Unit {
   std::string_view text;
   double factor = 1;
 };
-// What numbers of a condition may be followed by: shares, bytes, seconds, counts.
-constexpr std::array<Unit, 20> kUnits{
-    {{"%", 0.01},  {"B", 1},      {"kB", 1e3},      {"MB", 1e6},         {"GB", 1e9},
-     {"TB", 1e12}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776.0},
-     {"us", 1e-6}, {"ms", 1e-3},  {"s", 1},         {"min", 60},         {"h", 3600},
-     {"d", 86400}, {"K", 1e3},    {"M", 1e6},       {"Ki", 1024},        {"Mi", 1048576}}};
+// What numbers of a condition may be followed by, beside units of time: shares, bytes, counts.
+constexpr std::array<Unit, 14> kUnits{{{"%", 0.01},
+                                       {"B", 1},
+                                       {"kB", 1e3},
+                                       {"MB", 1e6},
+                                       {"GB", 1e9},
+                                       {"TB", 1e12},
+                                       {"KiB", 1024},
+                                       {"MiB", 1048576},
+                                       {"GiB", 1073741824},
+                                       {"TiB", 1099511627776.0},
+                                       {"K", 1e3},
+                                       {"M", 1e6},
+                                       {"Ki", 1024},
+                                       {"Mi", 1048576}}};
+
+// What a value in that unit is multiplied by, seconds for times.
+std::optional<double> factor_of(std::string_view unit) {
+  if (const TimeUnit* time = find_time_unit(unit))
+    return static_cast<double>(time->picoseconds) / 1e12;
+  for (const Unit& u : kUnits)
+    if (u.text == unit) return u.factor;
+  return {};
+}
 
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -292,14 +311,14 @@ class ExpressionReader {
     } else {
       while (at_ < text_.size() && is_name_start(text_[at_])) ++at_;
       const std::string_view written = text_.substr(unit, at_ - unit);
-      const auto* known = std::find_if(kUnits.begin(), kUnits.end(),
-                                       [&](const Unit& u) { return u.text == written; });
-      if (!written.empty() && known == kUnits.end())
-        refuse(fmt::format("there is no unit '{}'", escape_text(written)),
-               "units are B, kB to TB, KiB to TiB, us, ms, s, min, h, d, % and K, M, Ki, Mi; "
-               "words that begin with a digit stand in quotes",
-               from, at_ - from);
-      if (known != kUnits.end()) read *= known->factor;
+      const std::optional<double> factor = factor_of(written);
+      if (!written.empty() && !factor)
+        refuse(
+            fmt::format("there is no unit '{}'", escape_text(written)),
+            "units are B, kB to TB, KiB to TiB, ps, ns, us, ms, s, min, h, d, % and K, M, Ki, Mi; "
+            "words that begin with a digit stand in quotes",
+            from, at_ - from);
+      if (factor) read *= *factor;
     }
     emit(Code::constant, read);
     return Kind::number;

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "sim/diagnostic.h"
+#include "sim/system_error.h"
 
 namespace stepcast {
 namespace {
@@ -489,7 +490,8 @@ Database open_to_read(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     fail(path, "E101",
-         "cannot read '" + path + "': " + (error ? error.message() : "it is no file"));
+         "cannot read '" + path +
+             "': " + (error ? system_error_text(error.value()) : "it is no file"));
   // The header says whether rows are written ahead to a log.
   const auto has_wal = [&] {
     std::array<char, 20> header{};
@@ -557,7 +559,8 @@ std::vector<std::string> store_files(const std::string& folder_or_file) {
        !error && it != fs::directory_iterator(); it.increment(error))
     if (it->path().extension() == ".db") files.push_back(it->path().string());
   if (error)
-    fail(folder_or_file, "E101", "cannot read '" + folder_or_file + "': " + error.message());
+    fail(folder_or_file, "E101",
+         "cannot read '" + folder_or_file + "': " + system_error_text(error.value()));
   std::ranges::sort(files);
   if (files.empty())
     fail(folder_or_file, "E101", "there is no store in '" + folder_or_file + "'",

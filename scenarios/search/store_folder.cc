@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/system_error.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -32,9 +33,10 @@ StoreFolder::StoreFolder(const std::string& folder, const std::string& name, std
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder))
-    throw file_error(
-        "E502", "cannot make the folder '" + folder + "'" + (error ? ": " + error.message() : ""),
-        folder, "--store DIR names another");
+    throw file_error("E502",
+                     "cannot make the folder '" + folder + "'" +
+                         (error ? ": " + system_error_text(error.value()) : ""),
+                     folder, "--store DIR names another");
   const fs::path own = fs::path(folder) / name;
   // The own one first: whoever opens it may wait for those that read it, and those for nobody.
   store_.emplace(own.string());

@@ -8,6 +8,12 @@
 //                    -N has signal N arrive before the call.
 //   STEPCAST_CALLS   a file of kKinds + 1 numbers of eight bytes, which says afterwards how many
 //                    calls of each kind there were, and how many of them failed.
+//   STEPCAST_TRIES   a file of struct Try, in which Nth calls ascend: one process makes all these
+//                    tries, since starting takes longer than most commands.  Each try is a child of
+//                    it in the folder STEPCAST_PLACE/I, with its output in STEPCAST_PLACE/I.out and
+//                    I.err, for the Ith try.  N of STEPCAST_FAIL is then 0, and HOW says where it
+//                    is forked: `start`, where counting begins, or `there`, at the call that fails,
+//                    for commands that are one thread and write no files.
 //
 // Counting begins where the program's own code begins, after its libraries have been set up; what
 // is written to standard error is left alone, because it says what failed.
@@ -25,6 +31,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { kAllocate, kOpen, kRead, kWrite, kSync, kRename, kThread, kKinds };
@@ -40,31 +48,97 @@ static struct Calls* calls = NULL;  // null before counting begins
 static int kind = -1, how = kOnce, error = 0;
 static unsigned long long which = 0;
 
+struct Try {
+  unsigned long long which;  // call fails, ...
+  unsigned long long told;   // bytes that standard output had got before the fork
+  int how;                   // ... kOnce or kOn
+  int status;                // as waitpid() gives it; -1: not made
+};
+static struct Try* tries = NULL;  // null in a child
+static size_t try_count = 0, next_try = 0;
+static int forks_there = 0;
+static unsigned long long told = 0;
+enum { kLongest = 120 };  // seconds: what takes longer hangs
+
+// In a child, which makes the try.
+static void set_out(const char* place, const struct Try* try) {
+  static struct Calls own;
+  for (int k = 0; k < kKinds; ++k) own.made[k] = atomic_load(&calls->made[k]);
+  calls = &own;
+  which = try->which;
+  how = try->how;
+  tries = NULL;
+  char path[4096];
+  for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; ++fd) {
+    snprintf(path, sizeof path, "%s/%zu.%s", place, next_try, fd == STDOUT_FILENO ? "out" : "err");
+    // Not open(), which is counted.
+    const int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (file < 0 || dup2(file, fd) < 0) _exit(99);
+    syscall(SYS_close, file);
+  }
+  snprintf(path, sizeof path, "%s/%zu", place, next_try);
+  if (chdir(path) != 0) _exit(99);
+  alarm(kLongest);
+}
+
+// Makes the next try.  1 in the child, 0 in its parent, once that has ended.
+static int fork_try(void) {
+  struct Try* try = &tries[next_try];
+  const pid_t child = fork();
+  if (child < 0) _exit(98);
+  if (child == 0) {
+    set_out(getenv("STEPCAST_PLACE"), try);
+    return 1;
+  }
+  while (waitpid(child, &try->status, 0) < 0 && errno == EINTR) {
+  }
+  try->told = told;
+  if (++next_try == try_count) _exit(0);  // what would follow is undisturbed
+  return 0;
+}
+
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 
+static void* shared_file(const char* name, size_t* size) {
+  const int fd = name != NULL ? open(name, O_RDWR) : -1;
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) != 0) return NULL;
+  *size = (size_t)status.st_size;
+  void* shared = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  return shared != MAP_FAILED ? shared : NULL;
+}
+
 __attribute__((constructor)) static void begin(void) {
-  const char* file = getenv("STEPCAST_CALLS");
-  const int fd = file != NULL ? open(file, O_RDWR) : -1;
-  if (fd < 0) return;
+  size_t size = 0;
+  struct Calls* shared = shared_file(getenv("STEPCAST_CALLS"), &size);
+  if (shared == NULL) return;
   char call[16] = "", when[16] = "";
   const char* wanted = getenv("STEPCAST_FAIL");
   if (wanted != NULL && sscanf(wanted, "%15s %15s %llu %d", call, when, &which, &error) == 4) {
     for (int k = 0; k < kKinds; ++k)
       if (strcmp(call, kNames[k]) == 0) kind = k;
     how = strcmp(when, "on") == 0 ? kOn : strcmp(when, "each") == 0 ? kEach : kOnce;
+    forks_there = strcmp(when, "there") == 0;
   }
-  void* shared = mmap(NULL, sizeof(struct Calls), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (shared != MAP_FAILED) calls = shared;
+  tries = shared_file(getenv("STEPCAST_TRIES"), &size);
+  try_count = size / sizeof(struct Try);
+  calls = shared;
+  if (tries == NULL || forks_there) return;
+  while (next_try < try_count)
+    if (fork_try()) return;
 }
 
 static int fails(int k) {
   if (calls == NULL) return 0;
   const unsigned long long n = atomic_fetch_add(&calls->made[k], 1) + 1;
-  if (k != kind || which == 0) return 0;
+  if (k != kind) return 0;
+  while (tries != NULL && next_try < try_count && tries[next_try].which == n)
+    if (fork_try()) break;
+  if (which == 0) return 0;
   const int now = how == kOnce ? n == which : how == kOn ? n >= which : n % which == 0;
   if (!now) return 0;
   atomic_fetch_add(&calls->failed, 1);
@@ -183,7 +257,9 @@ ssize_t write(int fd, const void* bytes, size_t size) {
   if (fd != STDERR_FILENO) {
     TRANSFER(kWrite)
   }
-  return real(fd, bytes, size);
+  const ssize_t written = real(fd, bytes, size);
+  if (fd == STDOUT_FILENO && written > 0) told += (unsigned long long)written;
+  return written;
 }
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) {
   REAL(ssize_t, pwrite, int, const void*, size_t, off_t);

@@ -152,7 +152,13 @@ TEST(Number, TimesAreExactPicoseconds) {
   EXPECT_EQ(read(kTime, scalar("0.1us"))->count(), 100'000);
   EXPECT_THAT(complaint(kTime, "107d"), HasSubstr("E123"));
   EXPECT_THAT(complaint(kTime, "2"), HasSubstr("E120 'x' needs a unit | write 2us or 2s"));
-  EXPECT_THAT(complaint(kTime, "2 years"), HasSubstr("E120"));
+  EXPECT_THAT(complaint(kTime, "2 years"),
+              HasSubstr("E120 'x' cannot be in 'years' | write 2us or 2s"));
+  EXPECT_EQ(complaint(kTime, "14days"),
+            "E120 'x' cannot be in 'days' | write 14d; units of time are ps, ns, us, ms, s, min, h "
+            "and d");
+  EXPECT_THAT(complaint(kTime, "1 hour"), HasSubstr("write 1h; "));
+  EXPECT_THAT(complaint(kTime, "1.5 minutes"), HasSubstr("write 1.5min; "));
   EXPECT_EQ(complaint(kTime, "-1us"), "E122 'x' must not be negative | ");
 }
 

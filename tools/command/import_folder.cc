@@ -12,6 +12,7 @@
 
 #include "report/json/writer.h"
 #include "sim/diagnostic.h"
+#include "sim/system_error.h"
 #include "sim/text.h"
 #include "tools/command/import.h"
 #include "tools/command/options.h"
@@ -67,11 +68,13 @@ FoldersContent content_of(const std::string& folder) {
     }
     if (!error) continue;
     if (at == fs::path(folder))
-      throw file_error("E101", "cannot read the folder '" + folder + "': " + error.message(),
-                       folder);
-    content.unreadable.push_back({.file = at.lexically_relative(folder).string() + "/",
-                                  .kind = "unreadable",
-                                  .why = "E101 the folder cannot be read: " + error.message()});
+      throw file_error(
+          "E101", "cannot read the folder '" + folder + "': " + system_error_text(error.value()),
+          folder);
+    content.unreadable.push_back(
+        {.file = at.lexically_relative(folder).string() + "/",
+         .kind = "unreadable",
+         .why = "E101 the folder cannot be read: " + system_error_text(error.value())});
   }
   std::sort(content.files.begin(), content.files.end());
   std::ranges::sort(content.unreadable, {}, &ImportedFile::file);
@@ -138,6 +141,10 @@ int import_folder(const Arguments& args) {
   std::map<std::string, Count> counts;
   int64_t others = 0;
   FoldersContent content = content_of(args.file);
+  std::vector<std::string> read;
+  for (const std::string& file : content.files)
+    read.push_back((fs::path(args.file) / file).string());
+  refuse_overwriting(read, args);
   for (ImportedFile& folder : content.unreadable) {
     ++counts[folder.kind].all;
     rows.push_back(std::move(folder));

@@ -170,6 +170,7 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
     write_stderr(app.get_subcommands().front()->help("stepcast"));
     return kExitUsage;
   }
+  refuse_overwriting(args);
   return command(args, terminal_for(args.color));
 }
 

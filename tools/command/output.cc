@@ -14,15 +14,19 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "report/format.h"
 #include "sim/diagnostic.h"
+#include "sim/system_error.h"
 #include "tools/command/command.h"
 #include "tools/command/options.h"
+#include "tools/command/search_folder.h"
 
 namespace stepcast::cli {
 
@@ -70,7 +74,7 @@ int read_up_to(int fd, size_t most, std::string& text) {
 const std::string& standard_input_up_to(size_t most) {
   static std::string text;
   if (const int error = read_up_to(STDIN_FILENO, most, text); error != 0)
-    io_error("E500", std::string("cannot read standard input: ") + std::strerror(error));
+    io_error("E500", "cannot read standard input: " + system_error_text(error));
   if (text.size() > most) refuse_size("standard input", most, "<stdin>");
   return text;
 }
@@ -157,7 +161,7 @@ const std::string& standard_input() {
 std::string read_whole_file(const std::string& path) {
   if (path == "-") return standard_input_up_to(kLargestFile);
   const auto fail = [&](int error) {
-    io_error("E101", "cannot read '" + path + "': " + std::strerror(error), path);
+    io_error("E101", "cannot read '" + path + "': " + system_error_text(error), path);
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) fail(errno);
@@ -176,8 +180,7 @@ std::string read_whole_file(const std::string& path) {
 void write_bytes_to_stdout(std::string_view bytes) {
   const int error = write_all(STDOUT_FILENO, bytes);
   if (error == EPIPE) throw ClosedPipe{};
-  if (error != 0)
-    io_error("E503", std::string("cannot write to standard output: ") + std::strerror(error));
+  if (error != 0) io_error("E503", "cannot write to standard output: " + system_error_text(error));
 }
 
 void write_stdout(std::string_view text) {
@@ -263,7 +266,7 @@ void OutputFile::fail(int error) {
   fd_ = -1;
   remove_temporary();
   if (error == EPIPE) throw ClosedPipe{};
-  io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error), path_);
+  io_error("E502", "cannot write '" + path_ + "': " + system_error_text(error), path_);
 }
 
 void OutputFile::write(std::string_view bytes) {
@@ -300,6 +303,33 @@ void refuse_existing(const std::string& path, bool force) {
   struct stat status {};
   if (!force && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
     io_error("E501", "'" + path + "' exists already", path, "--force overwrites it");
+}
+
+void refuse_overwriting(std::span<const std::string> read, const Arguments& args) {
+  namespace fs = std::filesystem;
+  std::error_code none;  // of a file that is not there: it is no other
+  for (const std::string* output : {&args.output, &args.html, &args.svg, &args.trace}) {
+    if (output->empty() || *output == "-") continue;
+    const bool folder = fs::is_directory(*output, none);
+    for (const std::string& file : read) {
+      if (!fs::is_regular_file(file, none)) continue;
+      const fs::path name = fs::path(file).filename();
+      const fs::path written =
+          folder && is_of_search_folder(name.string()) ? *output / name : fs::path(*output);
+      if (fs::equivalent(file, written, none))
+        io_error("E502", "cannot write '" + written.string() + "': the command reads it",
+                 written.string(), "another name");
+    }
+  }
+}
+
+void refuse_overwriting(const Arguments& args) {
+  std::vector<std::string> read = args.files;
+  read.insert(read.end(), args.given.begin(), args.given.end());
+  for (const std::string* file :
+       {&args.file, &args.model, &args.log, &args.calibrate.plan, &args.schedule.stages})
+    read.push_back(*file);
+  refuse_overwriting(read, args);
 }
 
 void deliver(std::string_view text, const std::string& path, bool force) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,6 +86,13 @@ void remove_temporary_files() noexcept;
 // What OutputFile says of a file that is there and must not be overwritten, before there is
 // anything to write.  Throws InputError E501.
 void refuse_existing(const std::string& path, bool force);
+
+// No command replaces what it reads: an output (--output, --html, --svg, --trace) that is one of
+// these files is refused, with or without --force, as is a folder (--out) whose answer of an
+// earlier search has one of them.  Throws InputError E502.
+void refuse_overwriting(std::span<const std::string> read, const Arguments& args);
+// The same for the files that the command line names.
+void refuse_overwriting(const Arguments& args);
 
 // To a new file of that name; to standard output for "" and "-", there byte by byte as well unless
 // it is a terminal.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -19,6 +18,7 @@
 #include "report/text/search.h"
 #include "scenarios/frameworks/export_layout.h"
 #include "scenarios/frameworks/export_megatron.h"
+#include "sim/system_error.h"
 #include "tools/command/output.h"
 
 namespace stepcast::cli {
@@ -76,12 +76,18 @@ std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
 
 }  // namespace
 
+bool is_of_search_folder(const std::string& name) {
+  return is_of_a_layout(name) || std::ranges::count(kTables, name) > 0;
+}
+
 SearchFolder::SearchFolder(std::string path, bool force) : path_(std::move(path)) {
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) throw file_error("E502", "cannot make '" + path_ + "': " + error.message(), path_);
+  if (error)
+    throw file_error("E502", "cannot make '" + path_ + "': " + system_error_text(error.value()),
+                     path_);
   if (::access(path_.c_str(), W_OK | X_OK) != 0)
-    throw file_error("E502", "cannot write to '" + path_ + "': " + std::strerror(errno), path_);
+    throw file_error("E502", "cannot write to '" + path_ + "': " + system_error_text(errno), path_);
   if (force) return;
   std::vector<std::string> there = layouts_in(path_);
   for (const std::string_view name : kTables)

@@ -8,6 +8,9 @@
 
 namespace stepcast::cli {
 
+// Whether a file of that name is one that SearchFolder writes, or removes.
+bool is_of_search_folder(const std::string& name);
+
 class SearchFolder {
  public:
   // Before the search: makes the folder.  Throws InputError E502 if it cannot be made or written

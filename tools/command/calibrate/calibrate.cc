@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 
 #include "calibrate/fit/fit_table.h"
 #include "calibrate/price/plausible_times.h"
@@ -26,6 +25,7 @@
 #include "scenarios/cluster_section.h"
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/presets.h"
+#include "sim/system_error.h"
 #include "sim/text.h"
 #include "tools/command/calibrate/calibrate_input.h"
 #include "tools/command/calibrate/calibrate_runs.h"
@@ -128,12 +128,12 @@ std::string find_program() {
 // A file without a name that the program started from here can read: nothing is left behind.
 std::string pass_on(const std::string& text) {
   const int fd = ::memfd_create("plan", 0);
-  if (fd < 0) measuring_error(std::string("cannot pass the plan on: ") + std::strerror(errno));
+  if (fd < 0) measuring_error("cannot pass the plan on: " + system_error_text(errno));
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t n = ::write(fd, rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) measuring_error(std::string("cannot pass the plan on: ") + std::strerror(errno));
+    if (n < 0) measuring_error("cannot pass the plan on: " + system_error_text(errno));
     rest.remove_prefix(static_cast<size_t>(n));
   }
   ::lseek(fd, 0, SEEK_SET);
@@ -182,7 +182,7 @@ int calibrate_run_command(const Arguments& args, const Terminal&) {
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
-  measuring_error("cannot start " + program + ": " + std::strerror(errno));
+  measuring_error("cannot start " + program + ": " + system_error_text(errno));
 }
 
 constexpr size_t kMostNotes = 12;  // of one input, on a terminal

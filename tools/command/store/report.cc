@@ -24,10 +24,11 @@ constexpr size_t kMostRows = 1'000'000;
 int report_command(const Arguments& args, const Terminal&) {
   if (args.output.empty() || args.output == "-")
     usage_error("E003", "report needs -o FILE", "for example: -o runs.html");
+  const std::vector<std::string> files = all_files(args);
+  refuse_overwriting(files, args);
   refuse_existing(args.output, args.force);
   StorePage page;
   page.ranking = ranking_of(args);
-  const std::vector<std::string> files = all_files(args);
   std::vector<StepRow> rows;
   for (const std::string& file : files)
     read_steps(file, [&](StepRow row) {

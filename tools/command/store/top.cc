@@ -11,6 +11,7 @@
 
 #include "report/text/steps.h"
 #include "scenarios/search/step_store.h"
+#include "sim/system_error.h"
 #include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -49,7 +50,8 @@ int top_command(const Arguments& args, const Terminal& terminal) {
 void remove_logs(const std::string& file) {
   std::error_code error;
   for (const char* log : {"-wal", "-journal", "-shm"})
-    if (fs::remove(file + log, error); error) fail_to_write(file + log, error.message());
+    if (fs::remove(file + log, error); error)
+      fail_to_write(file + log, system_error_text(error.value()));
 }
 
 int64_t rows_in(const std::string& file) {
@@ -89,13 +91,14 @@ void replace_store(const std::string& made, const std::string& to, bool force) {
     }
   }
   if (error == std::errc::file_exists) refuse_existing(to);
-  if (error) fail_to_write(to, error.message());
+  if (error) fail_to_write(to, system_error_text(error.value()));
 }
 
 int merge_command(const Arguments& args, const Terminal&) {
   if (args.output.empty() || args.output == "-")
     usage_error("E003", "merge needs -o FILE", "-o all.db");
   const std::vector<std::string> files = all_files(args);
+  refuse_overwriting(files, args);
   std::error_code error;
   // What a link leads to is replaced, not the link.
   std::string to = args.output;
@@ -104,10 +107,6 @@ int merge_command(const Arguments& args, const Terminal&) {
   if (fs::exists(to, error) && !fs::is_regular_file(to, error))
     fail_to_write(to, "it is no regular file");
   if (fs::exists(to, error) && !args.force) refuse_existing(to);
-  for (const std::string& file : files)
-    if (fs::equivalent(file, to, error))
-      throw file_error("E502", "'" + to + "' is one of the stores that are merged", to,
-                       "another name");
   // Made beside it: a merge that fails leaves what was there.
   const std::string temporary = fmt::format("{}.{}.part", to, ::getpid());
   int64_t rows = 0, distinct = 0;
@@ -115,7 +114,8 @@ int merge_command(const Arguments& args, const Terminal&) {
     const TemporaryFiles made(
         {temporary, temporary + "-wal", temporary + "-journal", temporary + "-shm"});
     // Of a process that had the same number and was killed.
-    if (fs::remove(temporary, error); error) fail_to_write(temporary, error.message());
+    if (fs::remove(temporary, error); error)
+      fail_to_write(temporary, system_error_text(error.value()));
     remove_logs(temporary);
     StepStore all(temporary);
     for (const std::string& file : files)
