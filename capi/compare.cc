@@ -54,6 +54,7 @@ stepcast_answer compare(Request& request, Reporter& reporter) {
     scenarios.push_back({name, read_scenario(request)});
   }
   options.schedules = request.texts("schedules");
+  options.jobs = jobs_of(request);
   request.check_all_read();
   CompareOptions with_progress = options;
   with_progress.progress = [&](int64_t done, int64_t total) { reporter.show(done, total); };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/request.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -184,6 +186,14 @@ ScenarioDocument read_scenario(Request& request) {
 
 void request_error(std::string code, std::string message, std::string help) {
   throw file_error(std::move(code), std::move(message), {}, std::move(help));
+}
+
+int jobs_of(Request& request) {
+  // Each thread has caches of its own; more than this serve no machine.
+  constexpr int64_t kMostThreads = 256;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(
+      std::clamp<int64_t>(request.count("jobs", 1).value_or(cores), 1, kMostThreads));
 }
 
 }  // namespace stepcast::capi

@@ -55,6 +55,9 @@ class Request {
 // run.
 ScenarioDocument read_scenario(Request& request);
 
+// Threads: "jobs"; without it one for each core.
+int jobs_of(Request& request);
+
 // Throws an InputError of one diagnostic without a place.
 [[noreturn]] void request_error(std::string code, std::string message, std::string help = {});
 

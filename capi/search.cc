@@ -2,11 +2,9 @@
 // search.
 #include "scenarios/search/search.h"
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -85,11 +83,7 @@ stepcast_answer search(Request& request, Reporter& reporter) {
   SearchRun run;
   run.points = true;  // for a report
   run.next = request.count("next", 1).value_or(0);
-  // Each thread has caches of its own; more than this serve no machine.
-  constexpr int64_t kMostThreads = 256;
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  run.jobs = static_cast<int>(
-      std::clamp<int64_t>(request.count("jobs", 1).value_or(cores), 1, kMostThreads));
+  run.jobs = jobs_of(request);
   const std::string folder = request.text("store"), file = request.text("file");
   request.check_all_read();
   std::optional<StoreFolder> store;

@@ -21,7 +21,7 @@
  *   load           the scenario
  *   run            the scenario; "ranks": "all"; "what_if": true
  *   compare        the scenario, which has a section `compare`, or with "schedules": ["1f1b", ...];
- *                  or "cases": [{a scenario, "case": its name}, ...]
+ *                  or "cases": [{a scenario, "case": its name}, ...]; "jobs": a number
  *   search         the scenario; "search": [["objective", "[price, days]"], ["budget", "60s"],
  *                  ...], its section `search`; "where": list of texts; "fewest_gpus",
  *                  "most_gpus", "next", "jobs": numbers; "store": a folder

@@ -48,11 +48,11 @@ def _named(scenarios):
     return named
 
 
-def compare(scenarios, overrides=None, *, schedules=None, root=None, progress=None):
+def compare(scenarios, overrides=None, *, schedules=None, jobs=None, root=None, progress=None):
     """Puts scenarios side by side, the first as the baseline.
 
     `scenarios`: a dict of names and scenarios, or a list of scenarios, or one scenario with a section `compare`, or
-    with `schedules`, a list of those it is to run under.
+    with `schedules`, a list of those it is to run under.  `jobs`: threads, one for each core without it.
     """
     cases = None
     if isinstance(scenarios, (list, tuple)):
@@ -62,6 +62,8 @@ def compare(scenarios, overrides=None, *, schedules=None, root=None, progress=No
     request = {"cases": cases} if cases else dict(load(scenarios, overrides, root=root).request)
     if schedules is not None:
         request["schedules"] = list(schedules)
+    if jobs is not None:
+        request["jobs"] = jobs
     return _answers.Comparison(_library.call_with_progress("compare", request, progress))
 
 

@@ -15,6 +15,7 @@
 
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/make_schedule.h"
+#include "sim/for_each_item.h"
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
@@ -141,6 +142,25 @@ ScenarioDocument document_of(const Case& c) {
   changed.set(options);
   return changed;
 }
+
+ForecastOptions options_of_cases(bool record, MadeLists& lists) {
+  ForecastOptions options;
+  options.what_if = false;
+  options.trace = record;
+  options.lists = &lists;
+  return options;
+}
+
+struct RunCase {
+  RunCase(const Case& c, bool record, MadeLists& lists)
+      : document(document_of(c)),
+        scenario(document.resolve()),
+        result(forecast(scenario, options_of_cases(record, lists))) {}
+
+  ScenarioDocument document;
+  Scenario scenario;
+  Result result;
+};
 
 // Drops what no comparison shows: ops, their prices and times, which are most of a result.
 void forget_ops(Result& result) {
@@ -314,27 +334,37 @@ Comparison compare_scenarios(std::span<const ComparedScenario> given,
   std::string baseline_name;
   std::vector<Case> cases;
   std::vector<Case> asked = cases_of(given, options, refuse, baseline_name);
-  int64_t done = 0;
-  MadeLists lists;
-  for (Case& c : asked) {
-    if (options.progress) options.progress(done++, std::ssize(asked));
-    try {
-      ForecastOptions forecast_options;
-      forecast_options.what_if = false;
-      forecast_options.trace = options.record;
-      forecast_options.lists = &lists;
-      const ScenarioDocument document = document_of(c);
-      Scenario scenario = document.resolve();
-      Result result = forecast(scenario, forecast_options);
-      if (options.each) options.each(document, scenario, result);
-      all.results.push_back(std::move(result));
-      if (!options.record) forget_ops(all.results.back());
-      scenario.schedule = {};
-      scenario.transfers = nullptr;
-      all.scenarios.push_back(std::move(scenario));
-      cases.push_back(std::move(c));
-    } catch (const InputError& e) {
-      refuse(e, c.name);
+  std::vector<MadeLists> lists(static_cast<size_t>(std::max(1, options.jobs)));
+  // A few cases at a time, on all threads, so that not all results with their ops exist at once.
+  const size_t at_once = lists.size() == 1 ? 1 : 4 * lists.size();
+  for (size_t from = 0; from < asked.size(); from += at_once) {
+    const size_t count = std::min(at_once, asked.size() - from);
+    std::vector<std::variant<std::monostate, RunCase, InputError>> runs(count);
+    for (size_t i = 0; i < count && options.progress; ++i)
+      options.progress(static_cast<int64_t>(from + i), std::ssize(asked));
+    for_each_item(count, options.jobs, [&](size_t i, size_t thread) {
+      try {
+        runs[i].emplace<RunCase>(asked[from + i], options.record, lists[thread]);
+      } catch (const InputError& e) {
+        runs[i].emplace<InputError>(e);
+      }
+    });
+    for (size_t i = 0; i < count; ++i) {
+      Case& c = asked[from + i];
+      try {
+        if (const InputError* wrong = std::get_if<InputError>(&runs[i])) throw InputError(*wrong);
+        RunCase& run = std::get<RunCase>(runs[i]);
+        if (options.each) options.each(run.document, run.scenario, run.result);
+        if (!options.record) forget_ops(run.result);
+        run.scenario.schedule = {};
+        run.scenario.transfers = nullptr;
+        all.results.push_back(std::move(run.result));
+        all.scenarios.push_back(std::move(run.scenario));
+        cases.push_back(std::move(c));
+      } catch (const InputError& e) {
+        refuse(e, c.name);
+      }
+      runs[i].emplace<std::monostate>();
     }
   }
   std::vector<Result>& results = all.results;

@@ -30,9 +30,12 @@ struct CompareOptions {
   std::vector<std::string> schedules;  // one scenario under each of these; empty: as they are
   bool record = false;                 // every op, for reports; else results have none
   bool keep_names = false;             // ComparedScenario::file, whatever the scenarios are called
-  // How many cases are done of how many, before each; what it throws passes through.
+  int jobs = 1;                        // threads; the answer is the same for any number
+  // How many cases are done of how many, before each, on the caller's thread; what it throws passes
+  // through.
   Progress progress{};
-  // Called with each case that was run, while its result has all ops.  An InputError that it throws
+  // Called on the caller's thread with each case that was run, in order, while its result has all
+  // ops.  An InputError that it throws
   // counts as one of the case.
   std::function<void(const ScenarioDocument&, const Scenario&, const Result&)> each{};
 };

@@ -20,7 +20,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
-#include "scenarios/search/for_each_item.h"
+#include "sim/for_each_item.h"
 #include "scenarios/search/shard.h"
 #include "scenarios/search/steps.h"
 #include "scenarios/search/sweep.h"

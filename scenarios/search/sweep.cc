@@ -20,7 +20,7 @@
 #include "scenarios/own_runs.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"
-#include "scenarios/search/for_each_item.h"
+#include "sim/for_each_item.h"
 #include "scenarios/search/shard.h"
 #include "sim/check.h"
 #include "sim/text.h"

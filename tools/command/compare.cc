@@ -61,6 +61,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   CompareOptions options;
   options.schedules = args.schedules;
   options.record = !args.html.empty();
+  options.jobs = jobs_of(args);
   options.progress = [&](int64_t, int64_t total) {
     if (!args.html.empty() && total > int64_t{kMostPageCases})
       usage_error("E004", fmt::format("--html of {} cases", total),
@@ -110,6 +111,7 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("NAME,...");
+  add_jobs(sub, args);
   add_html(sub, args);
   add_force(sub, args);
   sub->add_flag("--energy", args.energy, "also say what each step draws, hosts included");

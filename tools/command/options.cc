@@ -7,7 +7,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <charconv>
+#include <thread>
 
 #include "job/power.h"
 #include "sim/check.h"
@@ -111,6 +113,17 @@ CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>&
   return sub->add_option(names, value, summary)
       ->transform(CLI::Validator(check, ""))
       ->option_text("N");
+}
+
+void add_jobs(CLI::App* sub, Arguments& args) {
+  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
+}
+
+int jobs_of(const Arguments& args) {
+  // Each has caches of its own; more than this serve no machine.
+  constexpr int64_t kMostJobs = 256;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
 }
 
 void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,

@@ -53,6 +53,11 @@ void add_force(CLI::App* sub, Arguments& args);
 CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
                        int64_t least, const char* summary);
 
+// -j: threads.
+void add_jobs(CLI::App* sub, Arguments& args);
+// What it says; without it one for each core.
+int jobs_of(const Arguments& args);
+
 // An option whose value is one of `words`; anything else is E004.
 void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,
               std::function<void(size_t)> take, const char* summary, const char* shown);

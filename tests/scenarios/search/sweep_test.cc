@@ -13,7 +13,7 @@
 
 #include "job/training.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/search/for_each_item.h"
+#include "sim/for_each_item.h"
 #include "scenarios/search/store_folder.h"
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <thread>
 
 #include "scenarios/search/shard.h"
 #include "sim/text.h"
@@ -71,14 +70,7 @@ void add_many_steps(CLI::App* sub, Arguments& args) {
       ->option_text("I/N");
   sub->add_option("--slurm", args.slurm, "print a batch script of N tasks instead of running")
       ->option_text("N");
-  add_count(sub, "-j,--jobs", args.jobs, 1, "threads; default: one for each core");
-}
-
-int jobs_of(const Arguments& args) {
-  // Each has caches of its own; more than this serve no machine.
-  constexpr int64_t kMostJobs = 256;
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  return static_cast<int>(std::clamp<int64_t>(args.jobs.value_or(cores), 1, kMostJobs));
+  add_jobs(sub, args);
 }
 
 SearchShard shard_of(const Arguments& args) {

@@ -25,9 +25,6 @@ void add_many_steps(CLI::App* sub, Arguments& args);
 // The part that --shard says; the whole without it.  Throws InputError E004.
 SearchShard shard_of(const Arguments& args);
 
-// The threads that -j says; without it one for each core.
-int jobs_of(const Arguments& args);
-
 // Writes the batch script that --slurm asks for, to standard output or --out.  False without it.
 // Throws InputError E003 if there is no --store.
 bool wrote_batch_script(const Arguments& args);
