@@ -252,7 +252,8 @@ void ScenarioDocument::read(SourceRef first) {
 
 void ScenarioDocument::set(const std::string& path, Value value) {
   if (value.mark.source != nullptr) {  // it stands somewhere: what is wrong with it is shown there
-    const Mark key = value.mark;
+    Mark key = value.mark;
+    key.column -= static_cast<int>(path.rfind('.') + 1);  // set_path() counts along the path
     set_path(tree_, path, key, std::move(value), problems_);
     return;
   }

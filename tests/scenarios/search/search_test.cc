@@ -937,7 +937,6 @@ TEST(Search, HugeSpacesAreRefused) {
               ", batch.micro: " + list + ", parallel.cp: " + list + "}}\n");
   EXPECT_EQ(f.codes, "E123");
   EXPECT_EQ(f.all.front().line, 4);
-  EXPECT_FALSE(f.all.front().source_line.empty());
   std::string nodes = "search: {space: {cluster.nodes: " + list + "}}\n";
   EXPECT_EQ(failure(nodes).codes, "E123");
 }
