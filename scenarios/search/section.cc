@@ -595,6 +595,16 @@ class SearchSpace::Reader {
     return field != nullptr && std::ranges::count(field->shorthand, key) > 0;
   }
 
+  // What is wrong with them is said when the scenario is resolved.
+  static int64_t nodes_named(const std::vector<std::string>& words) {
+    int64_t nodes = 0;
+    for (const std::string& word : words)
+      if (const std::optional<IndexRange> range = parse_range(word);
+          range && range->first <= range->last && range->last < 1'000'000)
+        nodes += range->last - range->first + 1;
+    return std::max<int64_t>(1, nodes);
+  }
+
   // The scenario of the place with the simplest layout: every GPU a replica, one sequence each.
   void resolve_place(const ScenarioDocument& document, SearchPlace& place) {
     Problems ignored;
@@ -609,15 +619,9 @@ class SearchSpace::Reader {
     values.read("cluster.node.gpus", gpus);
     simple.set("batch.micro", scalar_value("1"));
     if (values.has("batch.global") && nodes < 1'000'000 && gpus < 1'000'000) {
-      const std::vector<std::string>* chosen = values.has("cluster.placement.nodes")
-                                                   ? &values.texts("cluster.placement.nodes")
-                                                   : nullptr;
-      if (chosen == nullptr) {
-        simple.set("batch.global", scalar_value(fmt::to_string(nodes * gpus)));
-      } else {
-        // As many GPUs as the named nodes have is known once the places are resolved.
-        simple.set("batch.global", scalar_value("1"));
-      }
+      if (values.has("cluster.placement.nodes"))
+        nodes = nodes_named(values.texts("cluster.placement.nodes"));
+      simple.set("batch.global", scalar_value(fmt::to_string(nodes * gpus)));
     }
     auto resolved = simple.try_resolve();
     if (Scenario* scenario = std::get_if<Scenario>(&resolved)) {

@@ -784,6 +784,21 @@ TEST(Search, NumbersOfGpusWithTooManyLayoutsHaveSome) {
   EXPECT_FALSE(space.any_layout([] { return true; }));
 }
 
+TEST(Search, OnNamedNodesTheirGpusAreSearched) {
+  const SearchSpace space(
+      document("model: llama3-8b\nbatch: {global: 128, seq: 4096}\n"
+               "cluster: {preset: dgx-h100, nodes: 8, placement: {nodes: [0, 2, 4-5]}}\n"));
+  ASSERT_EQ(space.places().size(), 1);
+  EXPECT_EQ(space.places()[0].gpus, 32);
+  EXPECT_TRUE(space.any_layout());
+  EXPECT_EQ(testing::failure_of([&] {
+              SearchSpace(
+                  document("model: llama3-8b\nbatch: {global: 128, seq: 4096}\n"
+                           "cluster: {preset: dgx-h100, nodes: 8, placement: {nodes: [0, 9]}}\n"));
+            }).codes,
+            "E240");
+}
+
 // Of unlike nodes as many GPUs are different numbers of nodes.
 TEST(Search, AsManyGpusAreThoseOfEachPlacesNodes) {
   SearchOptions options;
