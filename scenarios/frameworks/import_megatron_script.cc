@@ -97,6 +97,8 @@ class OpenValues {
     }
     // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's.
     if (name == "merge_file" || name == "vocab_file") return false;
+    // "--save <path>" saves, wherever that is.
+    if (name == "save" && a.hangs_on.empty()) return false;
     if (!changes_cost(name) || may_stay_open(name)) return true;
     // "--bf16 $MORE": what nothing sets is no word.
     if (is_flag(name) && text != "true" && a.only_unset) {
@@ -308,10 +310,11 @@ Training training_of(const ProgramNames& names, const std::vector<ShellArgument>
   Training t{does(*names.all().front())};
   for (const ShellWord* program : names.all()) {
     t.is_open = t.is_open || differs(does(*program), t.does);
-    // "pretrain_$KIND.py": the folders may be open.
+    // "pretrain_$KIND.py", but not "convert_$MODEL.py"; the folders may be open.
     const size_t file = program->text.rfind('/') + 1;
-    t.is_open = t.is_open || (program->open && program->text.ends_with(".py") &&
-                              program->text.find('$', file) != std::string::npos);
+    t.is_open = t.is_open || (program->open && does(*program).trains == Trains::unknown &&
+                              program->text.ends_with(".py") &&
+                              program->text.find_first_of("$`<", file) != std::string::npos);
   }
   return t;
 }

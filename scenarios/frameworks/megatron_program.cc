@@ -91,9 +91,10 @@ constexpr ProgramRow kPrograms[] = {
     {Place::word, "benchmark", kNothing},
     {Place::word, "estimate", kNothing},
     {Place::begins, "report_", kNothing},
-    {Place::begins,
-     "test_",
-     {Trains::unknown, {}, "micro_batch_size|global_batch_size|train_iters|train_samples"}},
+    // Some train, some read a data set with the arguments of a training.
+    {Place::begins, "test_",
+     not_simulated("a test, which may train nothing",
+                   "micro_batch_size|global_batch_size|train_iters|train_samples")},
     {Place::begins, "analyze_data", kNothing},
     {Place::folder, "tools", kNothing},
     {Place::folder, "tools/checkpoint", kNothing},
@@ -104,20 +105,19 @@ constexpr ProgramRow kPrograms[] = {
     {Place::word, "huggingface", not_simulated(kTransformers)},
 };
 
-// `name` without "$NAME" and "${NAME}".
+// `name` without "$NAME", "${NAME}" and "<name>".
 std::string without_variables(std::string_view name) {
   std::string plain;
   for (size_t at = 0; at < name.size();) {
-    if (name[at] != '$') {
+    const bool variable = name[at] == '$' && at + 1 < name.size();
+    const char close = variable && name[at + 1] == '{' ? '}' : name[at] == '<' ? '>' : '\0';
+    if (close != '\0') {
+      at = std::min(name.find(close, at), name.size() - 1) + 1;
+    } else if (variable) {
+      for (++at; at < name.size() && is_shell_name(name[at]);) ++at;
+    } else {
       plain += name[at++];
-      continue;
     }
-    ++at;
-    if (at < name.size() && name[at] == '{') {
-      at = std::min(name.find('}', at), name.size() - 1) + 1;
-      continue;
-    }
-    while (at < name.size() && is_shell_name(name[at])) ++at;
   }
   return plain;
 }

@@ -347,7 +347,7 @@ class ShellParser {
         read_redirects(node);
         continue;
       }
-      if (peek() == '(' && node.words.size() == 1) return function(node.words.front(), depth);
+      if (node.words.size() == 1 && at_parentheses()) return function(node.words.front(), depth);
       // "[[ $A > 2 && ($B = 1 || $C) ]]": what is between is not the shell's.
       if (!node.words.empty() && word_text(node.words.front()) == "[[" &&
           word_text(node.words.back()) != "]]" && is_shell_operator(peek()) && peek() != '\n' &&
@@ -367,6 +367,13 @@ class ShellParser {
     return node;
   }
 
+  // "()" behind the name of a function.
+  bool at_parentheses() const {
+    if (peek() != '(') return false;
+    size_t ahead = 1;
+    while (is_shell_blank(peek(ahead))) ++ahead;
+    return peek(ahead) == ')';
+  }
   bool at_placeholder() const { return end_of_placeholder(text_, at_, end_) > at_; }
   bool redirects() const {
     return peek() == '>' || (peek() == '<' && !at_placeholder()) ||
@@ -486,8 +493,9 @@ size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
   if (is_shell_blank(last) || last == '\\' || number || inside.find(" |") != inside.npos ||
       inside.find("| ") != inside.npos || inside.find(" -") != inside.npos)
     return at;
-  const bool ends = close + 1 >= end || is_shell_space(text[close + 1]) ||
-                    text[close + 1] == '\\' || text[close + 1] == ')';
+  const std::string_view behind = text.substr(0, end).substr(close + 1);
+  const bool ends = behind.empty() || is_shell_space(behind.front()) || behind.front() == '\\' ||
+                    behind.front() == ')' || behind.starts_with(".py");
   return ends ? close + 1 : at;
 }
 

@@ -76,10 +76,11 @@ TEST(MegatronPrograms, FoldersAndNamesOfVariablesSayNothing) {
     EXPECT_EQ(megatron_program(program).trains, Trains::unknown) << program;
 }
 
-TEST(MegatronPrograms, ATestTrainsIfItHasABatch) {
+TEST(MegatronPrograms, OfATestWithABatchNobodySaysThatItTrainsNothing) {
   EXPECT_THAT(refusal_of("torchrun test_resume.py --num-layers 12 --hidden-size 768"),
               HasSubstr("E336"));
-  EXPECT_EQ(value_of(run_of("torchrun test_hyena.py" + kSizes), "model.num_hidden_layers"), "12");
+  EXPECT_THAT(refusal_of("torchrun test_hyena.py" + kSizes),
+              AllOf(HasSubstr("E130"), HasSubstr("a test, which may train nothing")));
 }
 
 // The last file of Python before Megatron's arguments, whatever starts it.
@@ -115,7 +116,13 @@ TEST(MegatronPrograms, AProgramThatIsOpenIsAskedFor) {
   EXPECT_EQ(value_of(import_run(given), "model.bidirectional"), "true");
   EXPECT_THAT(refusal_of("torchrun $DIR/pretrain_$KIND.py" + kSizes),
               AllOf(HasSubstr("E332"), HasSubstr("KIND")));
-  EXPECT_THAT(refusal_of("torchrun pretrain_<kind>.py" + kSizes), Not(HasSubstr("E336")));
+  EXPECT_THAT(refusal_of("python convert_$KIND.py" + kSizes), HasSubstr("E336"));
+  EXPECT_EQ(value_of(run_of("torchrun $DIR/pretrain_bert_$SIZE.py --seq-length 8" + kModel),
+                     "model.bidirectional"),
+            "true");
+  for (const char* program : {"pretrain_<kind>.py", "my/<the program>.py", "<eval>.py"})
+    EXPECT_THAT(refusal_of("torchrun " + (program + kSizes)),
+                AllOf(HasSubstr("E332"), HasSubstr(program)));
 }
 
 TEST(MegatronPrograms, AnArgumentOfTheirNameIsNone) {
@@ -155,6 +162,12 @@ TEST(MegatronPrograms, APlaceholderDoesNotHideThem) {
               HasSubstr("(RETRO)"));
   EXPECT_THAT(refusal_of("torchrun pretrain_gpt.py --hidden-size <width> --num-layers 2"),
               AllOf(HasSubstr("E332"), HasSubstr("--hidden-size <width>")));
+}
+
+TEST(MegatronPrograms, APlaceholderToSaveToSaves) {
+  const std::string saves = "torchrun pretrain_gpt.py --save-interval 500 --save ";
+  EXPECT_EQ(value_of(run_of(saves + "<PATH TO CHECKPOINTS>" + kSizes), "job.checkpoint.every"),
+            "500 steps");
 }
 
 TEST(MegatronPrograms, WhatTheyDoBesideIsLeftOutAloud) {
@@ -340,6 +353,9 @@ TEST(MegatronForks, NamesOfTheirsAreRead) {
 TEST(MegatronForks, ArgumentsSpelledWithUnderscoresAreToldByContent) {
   EXPECT_EQ(
       kind_of_file("#!/bin/bash\npython pretrain.py --num_layers 2 --num_attention_heads 4\n"),
+      "megatron-args");
+  EXPECT_EQ(
+      kind_of_file("#!/bin/bash\nP=\"--num_layers_per_virtual_pipeline_stage 2\"\n. ./a.sh\n"),
       "megatron-args");
   // Others spell the sizes of theirs so, too.
   EXPECT_EQ(kind_of_file("#!/bin/bash\npython run.py --num_layers 12 --hidden_size 8\n"), "");

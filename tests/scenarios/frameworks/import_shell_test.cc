@@ -207,6 +207,7 @@ TEST(ShellScripts, APlaceholderInAngleBracketsTakesNoArgumentAway) {
   EXPECT_EQ(arguments("A=(--data <path to data> --a <n>)\ntrain ${A[@]}"),
             "?data=<path to data> ?a=<n>");
   EXPECT_EQ(arguments("train --a 1 > log --b 2 2>&1"), "a=1 b=2");
+  EXPECT_EQ(arguments("D=<path> (e.g., /a)\ntrain --a 1"), "a=1");
   // Redirections are none.
   for (const char* plain : {"< in > out", "<in >out", "<in>out", "<in 2> log", "<in &> log",
                             "< in>out", "<in>/dev/null", "<(cat x)> log"})
