@@ -220,7 +220,8 @@ bool may_take_a_value(const ShellWord& word) {
 
 // What a command runs: the last file of Python before Megatron's first argument, so that launchers
 // written in Python do not count ("python launch.py pretrain_bert.py"); else the module behind -m,
-// a file that may be the value of an option ("--config eval.py"), or the first word.
+// a file that may be the value of an option ("--config eval.py"), a variable that nothing sets, or
+// the first word.
 //
 // Where a variable has several values there are several programs.
 class ProgramNames {
@@ -230,6 +231,7 @@ class ProgramNames {
     called_ = found.named.word != nullptr     ? found.named
               : found.module != nullptr       ? Named{found.module, {found.module}}
               : found.a_value.word != nullptr ? found.a_value
+              : found.unset != nullptr        ? Named{found.unset, {found.unset}}
                                               : Named{&words.front(), {&words.front()}};
   }
   const ShellWord& word() const { return *called_.word; }  // of the command itself
@@ -243,7 +245,8 @@ class ProgramNames {
   struct Found {
     Named named, a_value;
     const ShellWord* module = nullptr;
-    bool ended = false;  // by an option of Megatron's
+    const ShellWord* unset = nullptr;  // a variable that nothing sets
+    bool ended = false;                // by an option of Megatron's
   };
 
   Found look(const std::vector<ShellWord>& words) {
@@ -264,6 +267,8 @@ class ProgramNames {
         here.programs.push_back(&w);
       } else if (before != nullptr && before->text == "-m" && !w.text.starts_with("torch.")) {
         found.module = &w;
+      } else if (w.open && w.open->is_unset) {
+        found.unset = &w;
       }
       if (!here.programs.empty()) {
         const bool is_a_value = before != nullptr && may_take_a_value(*before);
@@ -479,6 +484,12 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
                       called.mark);
       return {};
     }
+    if (called.open && called.open->is_unset && in.warnings != nullptr)
+      in.warnings->push_back(
+          fmt::format("what {} runs is not known, and taken to train a decoder: NAME=VALUE after "
+                      "the file gives "
+                      "a variable",
+                      called.text));
     program = {t.does, {fmt::format("program {}", called.text), called.mark}};
     if (!command->hangs_on.empty() && training.size() > 1 &&
         training[1].first->words.front().text == command->words.front().text &&

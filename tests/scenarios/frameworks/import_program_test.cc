@@ -116,6 +116,10 @@ TEST(MegatronPrograms, AProgramThatIsOpenIsAskedFor) {
   EXPECT_EQ(value_of(import_run(given), "model.bidirectional"), "true");
   EXPECT_THAT(refusal_of("torchrun $DIR/pretrain_$KIND.py" + kSizes),
               AllOf(HasSubstr("E332"), HasSubstr("KIND")));
+  EXPECT_THAT(notes(run_of("srun python $P" + kSizes)),
+              HasSubstr("what $P runs is not known, and taken to train a decoder"));
+  EXPECT_THAT(notes(run_of("torchrun $ARGS pretrain_gpt.py" + kSizes)),
+              Not(HasSubstr("to train a decoder")));
   EXPECT_THAT(refusal_of("python convert_$KIND.py" + kSizes), HasSubstr("E336"));
   EXPECT_EQ(value_of(run_of("torchrun $DIR/pretrain_bert_$SIZE.py --seq-length 8" + kModel),
                      "model.bidirectional"),
