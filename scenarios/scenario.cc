@@ -250,23 +250,28 @@ void ScenarioDocument::read(SourceRef first) {
   tree_ = files_.load(first_);
 }
 
-void ScenarioDocument::set(const std::string& path, Value value) {
-  if (value.mark.source != nullptr) {  // it stands somewhere: what is wrong with it is shown there
-    const Mark key = value.mark;
-    set_path(tree_, path, key, std::move(value), problems_);
-    return;
-  }
-  const SourceRef source = problems_.add_source({"the value set for " + path, {}});
+void ScenarioDocument::set(const std::string& path, Value value, const Mark& key) {
+  const SourceRef from = value.mark.source;
+  // A source of no file: what it names is seen from the root.
+  const SourceRef source = problems_.add_source(
+      from != nullptr ? Source{from->name, from->text} : Source{"the value set for " + path, {}});
   const auto place = [&](auto& self, Value& v) -> void {
-    v.mark = {source, 1, 1};
+    v.mark = from != nullptr ? Mark{source, v.mark.line, v.mark.column} : Mark{source, 1, 1};
     for (Value& item : v.items) self(self, item);
     for (Member& m : v.members) {
-      m.key_mark = v.mark;
+      m.key_mark = from != nullptr ? Mark{source, m.key_mark.line, m.key_mark.column} : v.mark;
       self(self, m.value);
     }
   };
   place(place, value);
-  set_path(tree_, path, {source, 1, 1}, std::move(value), problems_);
+  Mark written{source, 1, 1};
+  if (from != nullptr && key.source == from) {
+    written = {source, key.line, key.column};
+  } else if (from != nullptr) {  // the value stands for its key
+    written = value.mark;
+    written.column -= static_cast<int>(path.rfind('.') + 1);  // set_path() counts along the path
+  }
+  set_path(tree_, path, written, std::move(value), problems_);
 }
 
 void ScenarioDocument::set(const LoadOptions& options) {
@@ -318,6 +323,18 @@ std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
 
 std::vector<std::string> ScenarioDocument::files() const {
   std::vector<std::string> all = ScenarioDocument(*this).move_to("/");
+  // A case or an axis may name a file under any of these keys.
+  const auto add_files = [&](auto& self, const Value& value) -> void {
+    std::error_code none;
+    if (value.is_scalar() && !value.text.empty()) {
+      std::string path = files_.place_of(value.text, value.mark);
+      if (std::filesystem::is_regular_file(path, none)) all.push_back(std::move(path));
+    }
+    for (const Value& item : value.items) self(self, item);
+    for (const Member& m : value.members) self(self, m.value);
+  };
+  for (const char* section : {"compare", "search", "sweep"})
+    if (const Value* value = tree_.find(section)) add_files(add_files, *value);
   for (std::string& path : files_.paths()) all.push_back(std::move(path));
   return all;
 }

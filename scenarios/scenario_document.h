@@ -34,8 +34,9 @@ class ScenarioDocument {
   const Problems& problems() const { return problems_; }
 
   // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.
-  // resolve() reports what is wrong with it.
-  void set(const std::string& path, Value value);
+  // resolve() reports what is wrong with it, in the place that the value has, and its key if the
+  // path is written there; what it names is seen from the root all the same.
+  void set(const std::string& path, Value value, const Mark& key = {});
   // What whoever made the text assumed: first among the warnings of the scenario.
   void warn(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
   // What a command line sets, then what the compare case changes that it names.
@@ -44,8 +45,8 @@ class ScenarioDocument {
   // Names the files that the tree names (a config.json, a cost table, a trace of routing) as they
   // are seen from another folder, to which the tree is to be written; returns them, absolute.
   std::vector<std::string> move_to(const std::string& folder);
-  // The files that the scenario is made of, absolute: its own, those that it extends, and those
-  // that move_to() returns.
+  // The files that the scenario is made of, absolute: its own, those that it extends, those that
+  // move_to() returns, and what its cases and axes name.
   std::vector<std::string> files() const;
 
   // The scenario that the tree describes, or all problems found (at most 20).

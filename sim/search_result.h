@@ -95,7 +95,8 @@ struct SearchResult {
   std::optional<FoundLayout> nearest;
   // Then also: one that fits on more nodes, the fewest among doublings of their number.
   std::optional<FoundLayout> on_more_nodes;
-  // Without any that is legal: the nearest numbers of GPUs, fewer and more, that have some.
+  // Without any that is legal: the nearest numbers of GPUs, fewer and more, that have some, if any
+  // is near.
   std::vector<int64_t> legal_gpus;
   // Without any because it was stopped before: a simple one that fits.
   std::optional<FoundLayout> simple;

@@ -565,12 +565,14 @@ std::string run_line(const SearchResult& r, const FoundLayout& l) {
   return text;
 }
 
-// Where another number of GPUs has legal layouts: " On 992 and on 1008 GPUs there are legal ones: ...".
+// " On 992 and on 1,008 GPUs there are legal ones: `--gpus 1008`."  Nothing if no number is known.
 std::string legal_counts(const SearchResult& r) {
-  if (r.legal_gpus.empty()) return "";
-  const std::vector<int64_t>& gpus = r.legal_gpus;
-  return fmt::format(" On {} GPUs there are legal ones: `--gpus {}`.", fmt::join(gpus, " and on "),
-                     gpus.back());
+  std::string numbers;
+  for (const int64_t gpus : r.legal_gpus)
+    numbers += (numbers.empty() ? "" : " and on ") + grouped(gpus);
+  if (numbers.empty()) return "";
+  return fmt::format(" On {} GPUs there are legal ones: `--gpus {}`.", numbers,
+                     r.legal_gpus.back());
 }
 
 NoLayout no_layout(const SearchResult& r) {

@@ -133,6 +133,16 @@ class SearchSpace::Enumeration {
   Enumeration(const SearchSpace& space, const std::function<bool()>& stop)
       : space_(space), stop_(stop) {}
 
+  // Whether there is any: ends at the first.
+  bool any() {
+    any_only_ = true;
+    for (size_t p = 0; p < space_.places_.size() && !found_; ++p) {
+      begin(p);
+      descend(kTp);
+    }
+    return found_;
+  }
+
   Layouts all() {
     for (size_t p = 0; p < space_.places_.size(); ++p) {
       begin(p);
@@ -215,7 +225,7 @@ class SearchSpace::Enumeration {
       out_.all_seen = false;
       return;
     }
-    for (index_[level] = 0; index_[level] < values_[level].size(); ++index_[level]) {
+    for (index_[level] = 0; index_[level] < values_[level].size() && !found_; ++index_[level]) {
       at_[level] = values_[level][index_[level]];
       if (at_[level] == kAsTp) at_[level] = at_[kTp];
       if (const std::optional<Illegal> why = illegal(static_cast<Level>(level)))
@@ -329,7 +339,7 @@ class SearchSpace::Enumeration {
     const bool rare = at_[kTp] * at_[kCp] > place_->scenario->cluster.node.gpus ||
                       (at_[kZero] == 0 && dp() * at_[kCp] > 1) || at_[kMicro] > 2;
     if (space_.settings_.fast && rare) return drop(Illegal::fast, 1);
-    if (++looked_at_ > 10 * kMostLayouts)
+    if (!any_only_ && ++looked_at_ > 10 * kMostLayouts)
       refuse(fmt::format("more than {} combinations are legal", 10 * kMostLayouts),
              "shorter lists in search.space");
     if (!space_.where_.empty()) {
@@ -337,6 +347,8 @@ class SearchSpace::Enumeration {
       if (!std::ranges::all_of(space_.where_, [&](const Expression& e) { return e.holds(values); }))
         return drop(Illegal::where, 1);
     }
+    found_ = any_only_;
+    if (any_only_) return;
     if (out_.all.size() == kMostLayouts)
       refuse(fmt::format("the space has more than {} layouts", kMostLayouts),
              "search.where leaves out what is not wanted");
@@ -371,6 +383,7 @@ class SearchSpace::Enumeration {
   Layouts out_;
   std::array<double, kIllegal.size()> counts_{};
   size_t looked_at_ = 0;
+  bool any_only_ = false, found_ = false;
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, bool> runs_;  // schedule, pp, vpp, m
 
   // Of the place:
@@ -387,6 +400,10 @@ class SearchSpace::Enumeration {
 
 SearchSpace::Layouts SearchSpace::layouts(const std::function<bool()>& stop) const {
   return Enumeration(*this, stop).all();
+}
+
+bool SearchSpace::any_layout(const std::function<bool()>& stop) const {
+  return Enumeration(*this, stop).any();
 }
 
 std::vector<int64_t> SearchSpace::layers_of_stages(const Layout& l) const {

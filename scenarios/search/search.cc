@@ -20,11 +20,11 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
-#include "sim/for_each_item.h"
 #include "scenarios/search/shard.h"
 #include "scenarios/search/steps.h"
 #include "scenarios/search/sweep.h"
 #include "sim/check.h"
+#include "sim/for_each_item.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -864,29 +864,33 @@ class Searcher {
   bool stopped_ = false;
 };
 
-// The numbers of GPUs, below and above those of the space, that are nearest and have a legal layout:
-// none where the space has several numbers, or nobody within kNodesAway has one.
+// The numbers of GPUs, below and above that of the space, that are nearest and have a legal layout.
+// None where the space has several, or where none has one within kNodesAway or is soon found.
 std::vector<int64_t> nearest_legal_gpus(const ScenarioDocument& document,
                                         const SearchOptions& options,
                                         const std::function<bool()>& stopped) {
   const SearchSpace space(document, options);
   const SearchPlace& here = space.places().front();
-  if (!std::ranges::all_of(space.places(),
-                           [&](const SearchPlace& p) { return p.gpus == here.gpus; }))
+  if (!std::ranges::all_of(space.places(), [&](const SearchPlace& p) {
+        return p.gpus == here.gpus && p.nodes == here.nodes;
+      }))
     return {};
+  int64_t looks = 2000;  // some seconds at most
+  const auto give_up = [&] { return --looks < 0 || stopped(); };
   const auto has_layouts = [&](int64_t nodes) {
     SearchOptions there = options;
     there.fewest_gpus = there.most_gpus = here.gpus / here.nodes * nodes;
     try {
-      return !SearchSpace(document, there).layouts(stopped).all.empty();
-    } catch (const InputError&) {  // no cluster has so many, or as many layouts
+      const SearchSpace elsewhere(document, there);
+      return elsewhere.places().front().nodes == nodes && elsewhere.any_layout(give_up);
+    } catch (const InputError&) {  // no cluster has so many
       return false;
     }
   };
   constexpr int64_t kNodesAway = 32;
   std::vector<int64_t> gpus;
   for (const int64_t direction : {-1, 1})
-    for (int64_t away = 1; away <= kNodesAway && !stopped(); ++away) {
+    for (int64_t away = 1; away <= kNodesAway && looks > 0 && !stopped(); ++away) {
       const int64_t nodes = here.nodes + direction * away;
       if (nodes < 1 || !has_layouts(nodes)) continue;
       gpus.push_back(here.gpus / here.nodes * nodes);

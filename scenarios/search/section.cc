@@ -70,6 +70,7 @@ constexpr std::array<std::string_view, 3> kOfUnlikeRanks{"perturb", "replicas", 
 // Sections of other commands.
 constexpr std::array<std::string_view, 3> kOfOtherCommands{"measured", "compare", "sweep"};
 
+constexpr std::string_view kNodes = "cluster.nodes";
 // Which ranks lie next to each other: Megatron's order, and pipelines inside of replicas, which
 // puts stages into a node and gradients on the network.
 constexpr std::string_view kOrder = "parallel.order";
@@ -296,7 +297,7 @@ class SearchSpace::Reader {
                     "batch.micro, recompute and schedule");
       return;
     }
-    FreeAxis axis{m.key, {}};
+    FreeAxis axis{m.key, m.key_mark, {}};
     std::set<std::string> listed;
     for (const Value* value : values_of_axis(m.key, m.value)) {
       if (is_auto(*value) && m.key == kOrder) {
@@ -499,25 +500,31 @@ class SearchSpace::Reader {
 
   // -------------------------------------------------------------------------------------- places
 
+  // Numbers of GPUs: how many nodes that is depends on the place.
   void add_gpu_axis() {
     if (!options_.fewest_gpus) return;
-    std::erase_if(free_, [](const FreeAxis& a) { return a.path == "cluster.nodes"; });
-    int64_t node = 8;
-    v().read("cluster.node.gpus", node);
-    FreeAxis axis{"cluster.nodes", {}};
+    std::erase_if(free_, [](const FreeAxis& a) { return a.path == kNodes; });
+    FreeAxis axis{std::string(kNodes), {}, {}};
     const int64_t most = options_.most_gpus.value_or(*options_.fewest_gpus);
-    for (int64_t gpus = *options_.fewest_gpus; gpus <= most; gpus *= 2) {
-      if (gpus % node != 0) continue;
-      axis.values.push_back(scalar_value(fmt::to_string(gpus / node)));
-    }
-    if (axis.values.empty())
-      problems_.add("E201",
-                    fmt::format("no number of GPUs from {} to {}, doubled each time, is one of "
-                                "whole nodes of {}",
-                                *options_.fewest_gpus, most, node),
-                    tree_.mark, 1, {}, nearest_multiples(*options_.fewest_gpus, node));
-    else
-      free_.push_back(std::move(axis));
+    for (int64_t gpus = *options_.fewest_gpus; gpus <= most; gpus *= 2)
+      axis.values.push_back(scalar_value(fmt::to_string(gpus)));
+    free_.push_back(std::move(axis));
+  }
+
+  static int64_t gpus_of_a_node(const ScenarioDocument& document) {
+    Problems ignored;
+    Value tree = document.tree();
+    apply_cluster_presets(tree, ignored);
+    int64_t gpus = 8;
+    FieldValues(tree, "", ignored).read("cluster.node.gpus", gpus);
+    return std::max<int64_t>(1, gpus);
+  }
+
+  // False: no whole nodes have so many GPUs.
+  static bool make_nodes(Value& gpus, const ScenarioDocument& document) {
+    const int64_t node = gpus_of_a_node(document), count = std::stoll(gpus.text);
+    gpus = scalar_value(fmt::to_string(count / node));
+    return count % node == 0;
   }
 
   void read_places() {
@@ -543,6 +550,14 @@ class SearchSpace::Reader {
       while (a > 0 && ++at[a - 1] == free_[a - 1].values.size()) at[--a] = 0;
       if (a == 0) break;
     }
+    if (!whole_nodes_) {
+      const int64_t fewest = *options_.fewest_gpus, node = gpus_of_a_node(document_);
+      problems_.add("E201",
+                    fmt::format("no number of GPUs from {} to {}, doubled each time, is one of "
+                                "whole nodes of {}",
+                                fewest, options_.most_gpus.value_or(fewest), node),
+                    tree_.mark, 1, {}, nearest_multiples(fewest, node));
+    }
   }
 
   void add_place(SearchPlace place) {
@@ -557,7 +572,11 @@ class SearchSpace::Reader {
     for (const std::string_view path : kOfUnlikeRanks)
       if (leave_out(path)) place.unset.emplace_back(path);
     for (const std::string_view path : kOfOtherCommands) leave_out(path);
-    for (const auto& [path, value] : place.set) document.set(path, value);
+    for (auto& [path, value] : place.set) {  // the number of nodes last
+      if (options_.fewest_gpus && path == kNodes && !make_nodes(value, document)) return;
+      document.set(path, value, std::ranges::find(free_, path, &FreeAxis::path)->key);
+    }
+    whole_nodes_ = true;
     resolve_place(document, place);
     document.set("search", {});
     place.document = std::make_shared<const ScenarioDocument>(std::move(document));
@@ -576,6 +595,16 @@ class SearchSpace::Reader {
     return field != nullptr && std::ranges::count(field->shorthand, key) > 0;
   }
 
+  // What is wrong with them is said when the scenario is resolved.
+  static int64_t nodes_named(const std::vector<std::string>& words) {
+    int64_t nodes = 0;
+    for (const std::string& word : words)
+      if (const std::optional<IndexRange> range = parse_range(word);
+          range && range->first <= range->last && range->last < 1'000'000)
+        nodes += range->last - range->first + 1;
+    return std::max<int64_t>(1, nodes);
+  }
+
   // The scenario of the place with the simplest layout: every GPU a replica, one sequence each.
   void resolve_place(const ScenarioDocument& document, SearchPlace& place) {
     Problems ignored;
@@ -590,15 +619,9 @@ class SearchSpace::Reader {
     values.read("cluster.node.gpus", gpus);
     simple.set("batch.micro", scalar_value("1"));
     if (values.has("batch.global") && nodes < 1'000'000 && gpus < 1'000'000) {
-      const std::vector<std::string>* chosen = values.has("cluster.placement.nodes")
-                                                   ? &values.texts("cluster.placement.nodes")
-                                                   : nullptr;
-      if (chosen == nullptr) {
-        simple.set("batch.global", scalar_value(fmt::to_string(nodes * gpus)));
-      } else {
-        // As many GPUs as the named nodes have is known once the places are resolved.
-        simple.set("batch.global", scalar_value("1"));
-      }
+      if (values.has("cluster.placement.nodes"))
+        nodes = nodes_named(values.texts("cluster.placement.nodes"));
+      simple.set("batch.global", scalar_value(fmt::to_string(nodes * gpus)));
     }
     auto resolved = simple.try_resolve();
     if (Scenario* scenario = std::get_if<Scenario>(&resolved)) {
@@ -628,6 +651,7 @@ class SearchSpace::Reader {
   Problems problems_, ignored_;
   std::optional<FieldValues> values_;
   std::vector<FreeAxis> free_;
+  bool whole_nodes_ = false;  // the GPUs of some place
   std::vector<Diagnostic> base_problems_;
   std::vector<std::string> recompute_words_, schedule_words_, split_words_;  // of conditions
 };

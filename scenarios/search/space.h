@@ -103,6 +103,8 @@ class SearchSpace {
   };
   // `stop` is asked now and then; empty: never.  Throws InputError E123 for too many.
   Layouts layouts(const std::function<bool()>& stop = {}) const;
+  // Whether there is any, of however many; false too if `stop` said so before the first.
+  bool any_layout(const std::function<bool()>& stop = {}) const;
 
   // What makes this layout of one that states none, in words of a scenario.
   std::vector<std::pair<std::string, std::string>> changes(const Layout& layout) const;
@@ -151,6 +153,7 @@ class SearchSpace {
   };
   struct FreeAxis {
     std::string path;
+    Mark key;  // where the path is written
     std::vector<Value> values;
   };
   class Reader;

@@ -20,9 +20,9 @@
 #include "scenarios/own_runs.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"
-#include "sim/for_each_item.h"
 #include "scenarios/search/shard.h"
 #include "sim/check.h"
+#include "sim/for_each_item.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -67,7 +67,8 @@ class SweepSpace::Reader {
         problems_.add("E107", "'axes' must be a mapping of dotted paths to values", m.value.mark, 1,
                       {}, "axes: {parallel.tp: [1, 2, 4], precision: [bf16-mixed, fp8-delayed]}");
       else
-        for (const Member& axis : m.value.members) add_axis(axis.key, axis.key_mark, axis.value);
+        for (const Member& axis : m.value.members)
+          add_axis(axis.key, axis.key_mark, axis.key_mark, axis.value);
     }
   }
 
@@ -98,10 +99,11 @@ class SweepSpace::Reader {
     Problems own;
     Value list = parse_yaml(problems_, source);
     std::erase_if(space_.axes_, [&](const SweptAxis& a) { return a.path == path; });
-    if (list.kind == Value::Kind::sequence || !problems_.any()) add_axis(path, begin, list);
+    if (list.kind == Value::Kind::sequence || !problems_.any()) add_axis(path, {}, begin, list);
   }
 
-  void add_axis(const std::string& path, const Mark& mark, const Value& written) {
+  // `mark`: what problems are shown at.
+  void add_axis(const std::string& path, const Mark& key, const Mark& mark, const Value& written) {
     const auto size = static_cast<int>(path.size());
     const std::string_view section = std::string_view(path).substr(0, path.find('.'));
     if (field_of_path(path) == nullptr || section == "sweep" || section == "search" ||
@@ -113,7 +115,7 @@ class SweepSpace::Reader {
                     "axes are dotted paths: parallel.tp, cluster.nodes, precision");
       return;
     }
-    SweptAxis axis{path, {}};
+    SweptAxis axis{path, key, {}};
     if (written.kind == Value::Kind::sequence)
       axis.values = written.items;
     else if (written.kind != Value::Kind::null)
@@ -213,7 +215,7 @@ std::vector<std::pair<std::string, std::string>> SweepSpace::settings_of(size_t 
 ScenarioDocument SweepSpace::document(size_t point) const {
   ScenarioDocument document = document_;
   const std::vector<const Value*> values = values_at(point);
-  for (size_t a = 0; a < axes_.size(); ++a) document.set(axes_[a].path, *values[a]);
+  for (size_t a = 0; a < axes_.size(); ++a) document.set(axes_[a].path, *values[a], axes_[a].key);
   return document;
 }
 

@@ -46,6 +46,7 @@ class SweepSpace {
  private:
   struct SweptAxis {
     std::string path;
+    Mark key;  // where the path is written; nowhere: as an argument of the command
     std::vector<Value> values;
   };
   class Reader;

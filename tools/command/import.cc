@@ -79,20 +79,22 @@ std::string config_in(const std::string& path) {
   return fs::exists(config, none) ? config.string() : path;
 }
 
-std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
-  return
-      [folder = fs::path(path).parent_path()](std::string_view name) -> std::optional<std::string> {
-        constexpr std::uintmax_t kLargest = 1 << 20;
-        if (fs::path(name).is_absolute()) return {};
-        const fs::path file = folder / fs::path(name);
-        std::error_code none;
-        if (!fs::is_regular_file(file, none) || fs::file_size(file, none) > kLargest || none)
-          return {};
-        return read_whole_file(file.string());
-      };
-}
-
 namespace {
+
+// What an import names beside its file is read as it comes up.
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path,
+                                                                         const Arguments& args) {
+  return [folder = fs::path(path).parent_path(),
+          &args](std::string_view name) -> std::optional<std::string> {
+    constexpr std::uintmax_t kLargest = 1 << 20;
+    if (fs::path(name).is_absolute()) return {};
+    const fs::path file = folder / fs::path(name);
+    std::error_code none;
+    if (!fs::is_regular_file(file, none) || fs::file_size(file, none) > kLargest || none) return {};
+    refuse_overwriting(std::vector{file.string()}, args);
+    return read_whole_file(file.string());
+  };
+}
 
 // A pipe without a writer would be waited for.
 void refuse_special(const std::string& path) {
@@ -126,7 +128,7 @@ ImportRequest import_request(const Arguments& args, const std::string& kind,
   }
   request.cluster.gpu = args.gpu;
   request.given = args.given;
-  if (path != "-") request.files = files_beside(path);
+  if (path != "-") request.files = files_beside(path, args);
   request.set = parse_sets(args.set);
   return request;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/output.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +23,7 @@
 #include "sim/diagnostic.h"
 #include "sim/system_error.h"
 #include "tools/command/command.h"
+#include "tools/command/import.h"
 #include "tools/command/options.h"
 #include "tools/command/search_folder.h"
 
@@ -326,9 +325,18 @@ void refuse_overwriting(std::span<const std::string> read, const Arguments& args
 void refuse_overwriting(const Arguments& args) {
   std::vector<std::string> read = args.files;
   read.insert(read.end(), args.given.begin(), args.given.end());
-  for (const std::string* file :
-       {&args.file, &args.model, &args.log, &args.calibrate.plan, &args.schedule.stages})
+  for (const std::string* file : {&args.log, &args.calibrate.plan, &args.schedule.stages})
     read.push_back(*file);
+  for (const std::string* file : {&args.file, &args.model}) read.push_back(config_in(*file));
+  std::error_code none;
+  if (!args.store.empty())
+    for (std::filesystem::directory_iterator kept(args.store, none), end; kept != end && !none;
+         kept.increment(none))
+      read.push_back(kept->path().string());
+  for (const std::string& axis : args.axes)  // calibration=own.csv,other.csv
+    for (const std::string_view value :
+         split(std::string_view(axis).substr(axis.find('=') + 1), ','))
+      read.emplace_back(value);
   refuse_overwriting(read, args);
 }
 

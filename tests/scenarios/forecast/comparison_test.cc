@@ -40,7 +40,7 @@ std::string answer(const std::vector<ComparedScenario>& scenarios, int jobs,
   };
   options.each = [&](const ScenarioDocument&, const Scenario& s, const Result& r) {
     EXPECT_EQ(std::this_thread::get_id(), caller);
-    EXPECT_FALSE(r.graph->roles.front().ops.empty());
+    EXPECT_FALSE(r.graph->roles.front().items.empty());
     seen.push_back("tp " + std::to_string(s.plan.tp));
   };
   const Comparison c = compare_scenarios(scenarios, options);

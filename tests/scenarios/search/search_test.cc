@@ -766,7 +766,51 @@ TEST(Search, WithoutALegalLayoutTheNearestNumbersOfGpusThatHaveSomeAreNamed) {
     options.fewest_gpus = options.most_gpus = gpus;
     EXPECT_FALSE(SearchSpace(document(text), options).layouts().all.empty()) << gpus;
   }
-  EXPECT_NE(search_text(none).find("On 992 and on 1008 GPUs there are legal ones"), std::string::npos);
+  EXPECT_NE(search_text(none).find("On 992 and on 1,008 GPUs there are"), std::string::npos);
+}
+
+// Of a batch that everything divides there are more layouts than a search takes.
+TEST(Search, NumbersOfGpusWithTooManyLayoutsHaveSome) {
+  SearchOptions options;
+  options.fewest_gpus = options.most_gpus = 1024;
+  const SearchSpace space(
+      document(
+          "model: deepseek-v3\ncluster: dgx-h100 x 32\nbatch: {global: 5160960, seq: 4096}\n"
+          "search: {space: {parallel.tp: auto, parallel.cp: auto, parallel.pp: auto, "
+          "parallel.vpp: auto, parallel.ep: auto, parallel.etp: auto, parallel.zero: [0, 1, 2, 3], "
+          "batch.micro: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20]}}\n"),
+      options);
+  EXPECT_TRUE(space.any_layout());
+  EXPECT_FALSE(space.any_layout([] { return true; }));
+}
+
+TEST(Search, OnNamedNodesTheirGpusAreSearched) {
+  const SearchSpace space(
+      document("model: llama3-8b\nbatch: {global: 128, seq: 4096}\n"
+               "cluster: {preset: dgx-h100, nodes: 8, placement: {nodes: [0, 2, 4-5]}}\n"));
+  ASSERT_EQ(space.places().size(), 1);
+  EXPECT_EQ(space.places()[0].gpus, 32);
+  EXPECT_TRUE(space.any_layout());
+  EXPECT_EQ(testing::failure_of([&] {
+              SearchSpace(
+                  document("model: llama3-8b\nbatch: {global: 128, seq: 4096}\n"
+                           "cluster: {preset: dgx-h100, nodes: 8, placement: {nodes: [0, 9]}}\n"));
+            }).codes,
+            "E240");
+}
+
+// Of unlike nodes as many GPUs are different numbers of nodes.
+TEST(Search, AsManyGpusAreThoseOfEachPlacesNodes) {
+  SearchOptions options;
+  options.fewest_gpus = options.most_gpus = 64;
+  const SearchSpace space(
+      document("model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 128, seq: 8192}\n"
+               "search: {space: {cluster.node.gpus: [4, 8]}}\n"),
+      options);
+  ASSERT_EQ(space.places().size(), 2);
+  for (const SearchPlace& place : space.places()) EXPECT_EQ(place.gpus, 64);
+  EXPECT_EQ(space.places()[0].nodes, 16);
+  EXPECT_EQ(space.places()[1].nodes, 8);
 }
 
 // What `where` leaves out is no matter of how many GPUs there are.
@@ -928,6 +972,14 @@ TEST(Search, AWrongValueOfAnyAxisIsShownWhereItStands) {
   }
 }
 
+TEST(Search, AWrongKeyOfAnAxisIsShownWhereItStands) {
+  const ScenarioDocument d = document(
+      "model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 128, seq: 8192}\nsearch:\n"
+      "  space:\n    model.heads: [32, 64]\n");
+  const testing::Failure f = testing::failure_of([&] { SearchSpace{d}; });
+  EXPECT_EQ(f.lines.front().substr(0, 10), "E102 6:11 ") << f.lines.front();
+}
+
 TEST(Search, HugeSpacesAreRefused) {
   std::string list = "[1";
   for (int i = 2; i < 3000; ++i) list += ", " + std::to_string(i);
@@ -937,7 +989,6 @@ TEST(Search, HugeSpacesAreRefused) {
               ", batch.micro: " + list + ", parallel.cp: " + list + "}}\n");
   EXPECT_EQ(f.codes, "E123");
   EXPECT_EQ(f.all.front().line, 4);
-  EXPECT_FALSE(f.all.front().source_line.empty());
   std::string nodes = "search: {space: {cluster.nodes: " + list + "}}\n";
   EXPECT_EQ(failure(nodes).codes, "E123");
 }

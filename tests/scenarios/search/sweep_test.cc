@@ -13,8 +13,8 @@
 
 #include "job/training.h"
 #include "scenarios/forecast/forecast.h"
-#include "sim/for_each_item.h"
 #include "scenarios/search/store_folder.h"
+#include "sim/for_each_item.h"
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
