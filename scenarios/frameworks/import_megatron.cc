@@ -115,7 +115,6 @@ constexpr CostArgument kMegatron[] = {
     {"transformer_type", "model"},
     {"no_train", "model"},
     {"skip_train", "model"},
-    {"program", "model"},  // that the script calls (megatron_program.h)
     {"model_provider", "model"},
     {"llm_tp", "model"},
     {"encoder_tensor_model_parallel_size", "model"},
@@ -164,6 +163,7 @@ constexpr CostArgument kMegatron[] = {
     {"num_virtual_stages_per_pipeline_rank", "parallel.vpp"},
     {"virtual_pipeline_model_parallel_size", "parallel.vpp"},
     {"pipeline_model_parallel_layout", "parallel.layout"},
+    {"pipeline_model_parallel_split_rank", "parallel.layout"},
     {"decoder_first_pipeline_num_layers", "parallel.layout", As::input(),
      "num_layers_in_first_pipeline_stage"},
     {"decoder_last_pipeline_num_layers", "parallel.layout", As::input(),
@@ -441,7 +441,8 @@ bool looks_like_yaml(std::string_view text) {
 }
 
 void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
-               const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts) {
+               const CalledProgram& program, const ImportCluster& cluster, ScenarioDraft& draft,
+               ImportCounts& counts) {
   const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is no argument of Megatron in this file", {in.file, 1, 1},
@@ -449,7 +450,7 @@ void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
                            "read are a script or command line, the list that Megatron prints, and "
                            "YAML or JSON of names and values");
   counts.add(reader);
-  draft_megatron(reader, cluster, draft);
+  draft_megatron(reader, program, cluster, draft);
   // Megatron-LM itself does not train them so.
   if (reader.flag("deepspeed") && reader.whole("num_experts", 0) > 1 &&
       reader.whole("tensor_model_parallel_size", 1) > 1 && !reader.flag("sequence_parallel"))
@@ -490,6 +491,7 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
                           ScenarioDraft& draft, ImportCounts& counts) {
   const std::string& text = in.file->text;
   MegatronEnvironment environment;
+  CalledProgram program;
   std::vector<Argument> arguments = read_printed_arguments(in.file);
   if (arguments.empty()) {
     if (is_mapping_text(text) || looks_like_yaml(text)) {
@@ -501,11 +503,11 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
                                mode->mark, 1, {}, "import a file that trains");
       arguments = mapped_arguments(file, environment);
     } else {
-      arguments = megatron_script_arguments(in, environment);
+      arguments = megatron_script_arguments(in, environment, program);
       if (in.problems.any()) return;
     }
   }
-  draft_all(in, arguments, cluster, draft, counts);
+  draft_all(in, arguments, program, cluster, draft, counts);
   for (const auto& [name, value] : environment) draft_environment(name, value, draft);
 }
 
@@ -515,7 +517,7 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
   if (arguments.empty())
     return missing_configuration(in, "the list of arguments is not in this log",
                                  "Megatron prints it when it starts: lines 'num_layers ..... 32'");
-  draft_all(in, arguments, cluster, draft, counts);
+  draft_all(in, arguments, {}, cluster, draft, counts);
   draft_measured(in, draft, counts);
 }
 

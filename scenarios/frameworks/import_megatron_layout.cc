@@ -103,6 +103,10 @@ class LayoutDraft {
     if (s_.pp < 2 || s_.layers < 1) return;
     if (!s_.stages.empty()) return write_stages_of_pattern();
     if (a_.given("pipeline_model_parallel_layout")) return write_written_layout();
+    if (a_.given("pipeline_model_parallel_split_rank")) {
+      if (s_.encodes_and_decodes) return write_split();
+      draft_.left_out(a_.why("pipeline_model_parallel_split_rank"));
+    }
     Origin why = "";
     if (a_.given("num_layers_per_virtual_pipeline_stage")) {
       const int64_t each = a_.whole("num_layers_per_virtual_pipeline_stage", 1);
@@ -152,6 +156,23 @@ class LayoutDraft {
           fmt::format("has {} stages, which {} ranks do not share evenly", stages, s_.pp));
     s_.vpp = stages / s_.pp;
     draft_.set_text("parallel.layout", layout_text(s_.stages), a_.origin("hybrid_layer_pattern"));
+  }
+
+  // T5: the encoder on the ranks before the one that is named, the decoder on the others
+  // (get_num_layers() of megatron/model/transformer.py).
+  void write_split() {
+    const char* name = "pipeline_model_parallel_split_rank";
+    const int64_t first = a_.whole(name, 1), rest = s_.pp - first;
+    if (first < 1 || rest < 1)
+      return a_.refuse(name, fmt::format("must be from 1 to {}", s_.pp - 1));
+    uneven_why_ = a_.origin(name);
+    const int64_t decoder = s_.layers - s_.encoder_layers;
+    if (s_.encoder_layers % first != 0)
+      return static_cast<void>(refuse_split(s_.encoder_layers, first));
+    if (decoder % rest != 0) return static_cast<void>(refuse_split(decoder, rest));
+    std::vector<int64_t> layers(static_cast<size_t>(first), s_.encoder_layers / first);
+    layers.insert(layers.end(), static_cast<size_t>(rest), decoder / rest);
+    draft_.set_text("parallel.layout", layout_text(layers), uneven_why_);
   }
 
   void write_written_layout() {
@@ -229,9 +250,13 @@ class LayoutDraft {
                  Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
     else if (micro >= 1 && micro < 1'000'000)
       draft_.set("batch.global", micro * s_.dp, "Megatron's default: one microbatch a replica");
-    // With an encoder of text or images, --seq-length is that of the encoder.
-    const bool decodes = a_.given("decoder_seq_length");
-    if (decodes && has_encoder_and_decoder(a_) && a_.given("seq_length"))
+    // With an encoder of text or images, --seq-length is that of the encoder; other programs do not
+    // read the decoder's.
+    const bool has_encoder = s_.encodes_and_decodes || s_.sees_images;
+    const bool decodes = has_encoder && a_.given("decoder_seq_length");
+    if (!has_encoder && a_.given("decoder_seq_length"))
+      draft_.left_out(a_.why("decoder_seq_length"));
+    if (decodes && s_.encodes_and_decodes && a_.given("seq_length"))
       draft_.set("batch.encoder_seq", a_.whole("seq_length", 1), a_.origin("seq_length"));
     if (decodes)
       draft_.set("batch.seq", a_.whole("decoder_seq_length", 1), a_.origin("decoder_seq_length"));
@@ -280,14 +305,34 @@ class LayoutDraft {
                  a_.origin("overlap_p2p_comm", "Megatron's default"));
   }
 
-  // Schedules of sail-sg/zero-bubble-pipeline-parallelism (megatron/core/zbpp_utils.py).
+  // Schedules of sail-sg/zero-bubble-pipeline-parallelism, in its order
+  // (megatron/core/pipeline_parallel/zerobubble/runtime.py): of several that are asked for the
+  // first runs.
   bool writes_zero_bubble() {
     const auto snake = [&](const char* kind, const char* name) {
       draft_.set_text("schedule.kind", kind, a_.origin(name));
       draft_.set("parallel.vpp", int64_t{2}, a_.origin(name));
       return true;
     };
-    if (a_.flag("zero_bubble_v_schedule")) {
+    if (const int64_t pieces = a_.whole("num_seq_splits", 1); pieces > 1) {
+      draft_.set_text("schedule.kind", "seq1f1b", a_.origin("num_seq_splits"));
+      draft_.set("schedule.params", fmt::format("{{seq_splits: {}}}", pieces),
+                 a_.origin("num_seq_splits"));
+      return true;
+    }
+    if (a_.flag("enable_1f1b_v")) return snake("1f1b-v", "enable_1f1b_v");
+    const bool v_schedule = a_.flag("zero_bubble_v_schedule");
+    if (!v_schedule && !a_.flag("enable_zero_bubble")) {
+      const int64_t group = a_.whole("interleave_group_size", 0);
+      if (group < 1 || s_.vpp < 2) return false;
+      draft_.set_text("schedule.kind", "group-interleaved", a_.origin("interleave_group_size"));
+      // It takes a larger group to be of all stages (scheduler/group_interleaved_1f1b.py).
+      draft_.set("schedule.params",
+                 fmt::format("{{interleave_group_size: {}}}", std::min(group, s_.pp)),
+                 a_.origin("interleave_group_size"));
+      return true;
+    }
+    if (v_schedule) {
       const char* name = "zero_bubble_v_schedule_mem_setup";
       const std::string memory = a_.word(name, "zb");
       if (memory != "zb" && memory != "half" && memory != "min")
@@ -297,21 +342,6 @@ class LayoutDraft {
                                      : "zb-v-auto",
                    a_.given(name) ? name : "zero_bubble_v_schedule");
     }
-    if (a_.flag("enable_1f1b_v")) return snake("1f1b-v", "enable_1f1b_v");
-    if (const int64_t pieces = a_.whole("num_seq_splits", 1); pieces > 1) {
-      draft_.set_text("schedule.kind", "seq1f1b", a_.origin("num_seq_splits"));
-      draft_.set("schedule.params", fmt::format("{{seq_splits: {}}}", pieces),
-                 a_.origin("num_seq_splits"));
-      return true;
-    }
-    if (const int64_t group = a_.whole("interleave_group_size", 0); group > 0) {
-      draft_.set_text("schedule.kind", "group-interleaved", a_.origin("interleave_group_size"));
-      draft_.set("schedule.params",
-                 fmt::format("{{interleave_group_size: {}}}", std::min(group, s_.pp)),
-                 a_.origin("interleave_group_size"));
-      return true;
-    }
-    if (!a_.flag("enable_zero_bubble")) return false;
     const char* limit = "zero_bubble_max_pending_backward";
     if (a_.word(limit, "auto") == "auto") {
       a_.problems().add("E130",

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "scenarios/frameworks/hybrid_pattern.h"
 #include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/megatron_program.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
@@ -42,14 +42,21 @@ class ModelDraft {
     write_window();
     write_latent_attention();
     write_experts();
-    write_refused();
+    if (!hybrid_ && a_.whole("moe_latent_size", 0) > 0) draft_.left_out(a_.why("moe_latent_size"));
   }
 
  private:
+  using Trains = MegatronProgram::Trains;
+
   // A size that Megatron requires as well.
   int64_t needed(const char* name, const char* key) {
     if (!a_.given(name)) {
-      a_.problems().add("E332", fmt::format("the file does not say --{}", dashes(name)), {});
+      const bool in_checkpoint = a_.flag("use_checkpoint_args");
+      a_.problems().add("E332", fmt::format("the file does not say --{}", dashes(name)),
+                        in_checkpoint ? a_.mark("use_checkpoint_args") : Mark{}, 1, {},
+                        in_checkpoint ? "--use-checkpoint-args takes it from the checkpoint, which "
+                                        "is not read: state it"
+                                      : "");
       return 0;
     }
     const std::optional<int64_t> size = a_.whole(name);
@@ -102,16 +109,23 @@ class ModelDraft {
     const char* own = !a_.given("num_layers") && a_.given("encoder_num_layers")
                           ? "encoder_num_layers"
                           : "num_layers";
-    const bool decodes = has_encoder_and_decoder(a_);
+    const bool decodes = sizes_.encodes_and_decodes;
+    if (!decodes && a_.given("decoder_num_layers")) draft_.left_out(a_.why("decoder_num_layers"));
     layers_ = needed(own, decodes ? "model.num_encoder_layers" : "model.num_hidden_layers");
+    const bool too_many = layers_ > kMostLayers;
     // Without a number of its own the decoder has as many as the encoder (pretrain_t5.py).
-    if (decodes)
-      layers_ += needed(a_.given("decoder_num_layers") ? "decoder_num_layers" : own,
-                        "model.num_decoder_layers");
+    if (decodes) {
+      sizes_.encoder_layers = std::min(layers_, kMostLayers);
+      const int64_t decoder = needed(a_.given("decoder_num_layers") ? "decoder_num_layers" : own,
+                                     "model.num_decoder_layers");
+      layers_ = sizes_.encoder_layers + std::min(decoder, kMostLayers);
+    }
+    if (too_many)
+      a_.refuse(own, "must be at most 100000");
+    else if (layers_ > kMostLayers)
+      a_.refuse(own, "is too much: an encoder and a decoder have at most 100000 layers together");
+    if (layers_ > kMostLayers) layers_ = 0;
     sizes_.layers = layers_;
-    if (layers_ <= kMostLayers) return;
-    a_.refuse(own, "must be at most 100000");
-    layers_ = 0;
   }
 
   // The state-space layers of a hybrid; what they have without arguments is MambaMixer's
@@ -189,12 +203,13 @@ class ModelDraft {
       draft_.set("model.qkv_bias", bias, given_or_default("add_bias_linear"));
   }
 
-  // BERT: by the program, or by its tokenizers, which T5 has too, or the file of its words.
+  // BERT: by the program, or where that has no known name by its tokenizers, which T5 has too, or
+  // the file of its words.
   void write_direction() {
-    if (has_encoder_and_decoder(a_)) return;
-    if (megatron_program(a_.word("program")).trains == MegatronProgram::Trains::encoder)
-      draft_.set("model.bidirectional", true, a_.origin("program"));
-    else if (a_.word("tokenizer_type").starts_with("BertWordPiece"))
+    if (sizes_.program.does.trains == Trains::encoder)
+      draft_.set("model.bidirectional", true, sizes_.program.called);
+    if (sizes_.program.does.trains != Trains::unknown || sizes_.encodes_and_decodes) return;
+    if (a_.word("tokenizer_type").starts_with("BertWordPiece"))
       draft_.set("model.bidirectional", true, a_.origin("tokenizer_type"));
     else if (!a_.given("tokenizer_type") && !a_.given("merge_file") && lists_words_in_a_text())
       draft_.set("model.bidirectional", true, a_.origin("vocab_file"));
@@ -267,24 +282,32 @@ class ModelDraft {
                  a_.origin("seq_length"));
   }
 
-  // Tokenizers that come with one vocabulary: GPT-2's and BERT's.
-  struct Tokenizer {
-    std::string_view name;
-    int64_t vocab;
+  struct Words {
+    int64_t count;
+    Origin why;
   };
-  const Tokenizer* known_tokenizer() const {
-    static constexpr std::array<Tokenizer, 3> kKnown{{{"GPT2BPETokenizer", 50257},
-                                                      {"BertWordPieceLowerCase", 30522},
-                                                      {"BertWordPieceCase", 28996}}};
-    // A file of merges means GPT-2's tokenizer, which once was the default; BERT's is that of the
-    // programs that train BERT and T5, and the one that lists its words in a text.
-    const std::string name =
-        a_.word("tokenizer_type", a_.given("merge_file")                           ? kKnown[0].name
-                                  : a_.given("program") || lists_words_in_a_text() ? kKnown[1].name
-                                                                                   : "");
-    for (const Tokenizer& t : kKnown)
-      if (t.name == name) return &t;
-    return nullptr;
+  // How many words the tokenizer has, where it comes with one vocabulary: GPT-2's and BERT's.  A
+  // file of merges means GPT-2's, which once was the default; BERT's is that of the programs that
+  // train BERT and T5, and the one that lists its words in a text.
+  std::optional<Words> known_words() const {
+    constexpr int64_t kGpt2 = 50257, kBert = 30522, kBertCased = 28996;
+    if (a_.given("tokenizer_type")) {
+      const std::string type = a_.word("tokenizer_type");
+      for (const auto& [name, count] :
+           {std::pair{"GPT2BPETokenizer", kGpt2}, std::pair{"BertWordPieceLowerCase", kBert},
+            std::pair{"BertWordPieceCase", kBertCased}})
+        if (type == name) return Words{count, a_.origin("tokenizer_type")};
+      return {};
+    }
+    if (a_.given("merge_file")) return Words{kGpt2, a_.origin("merge_file")};
+    switch (sizes_.program.does.trains) {
+      case Trains::encoder:
+      case Trains::encoder_decoder: return Words{kBert, sizes_.program.called};
+      case Trains::unknown:
+        if (lists_words_in_a_text()) return Words{kBert, a_.origin("vocab_file")};
+        return {};
+      default: return {};
+    }
   }
 
   void write_vocabulary() {
@@ -298,12 +321,9 @@ class ModelDraft {
         ++vocab;
         why.text += fmt::format(" and one: {}", a_.why("tokenizer_type"));
       }
-    } else if (const Tokenizer* t = known_tokenizer()) {
-      vocab = t->vocab + a_.whole("vocab_extra_ids", 0);
-      why = a_.origin(a_.given("tokenizer_type") ? "tokenizer_type"
-                      : a_.given("merge_file")   ? "merge_file"
-                      : a_.given("program")      ? "program"
-                                                 : "vocab_file");
+    } else if (const std::optional<Words> words = known_words()) {
+      vocab = words->count + a_.whole("vocab_extra_ids", 0);
+      why = words->why;
     }
     if (vocab < 1 || vocab > kMostSize)
       return draft_.assume("model.vocab_size", "128256",
@@ -432,68 +452,6 @@ class ModelDraft {
       if ((i + 1) % interval != 0) dense.push_back(i);
     if (!dense.empty())
       draft_.set("model.mlp_only_layers", list_text(dense), given_or_default("expert_interval"));
-  }
-
-  void write_refused() {
-    for (const char* name :
-         {"heterogeneous_layers_config_path", "heterogeneous_layers_config_encoded_json"})
-      if (a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false")
-        a_.problems().add("E130", "layers of several architectures are not supported yet",
-                          a_.mark(name), 1, a_.why(name));
-    struct Training {
-      const char* name;
-      bool is_on;
-      const char* what;
-    };
-    const auto text = [&](const char* name) {
-      return a_.given(name) && a_.word(name) != "False" && a_.word(name) != "false";
-    };
-    const auto flag = [&](const char* name) { return a_.flag(name); };
-    const auto above = [&](const char* name, int64_t n) { return a_.whole(name, n) > n; };
-    const char* variant = "experimental_attention_variant";
-    const char* part = "training of a part of the parameters";
-    const char* own_gpus = "parts of a model on GPUs of their own";
-    for (const char* name : {"no_train", "skip_train"})
-      if (a_.flag(name))
-        a_.problems().add("E336", fmt::format("this run trains no model: {}", a_.why(name)),
-                          a_.mark(name), 1, {}, "import the script that starts the training");
-    for (const Training& t :
-         {Training{"perform_rl_step", flag("perform_rl_step"),
-                   "training by preferences or rewards"},
-          Training{"export_kd_teacher_load", text("export_kd_teacher_load"),
-                   "learning from another model"},
-          Training{"num_layers_teacher", above("num_layers_teacher", 0),
-                   "learning from another model"},
-          Training{"kd", flag("kd"), "learning from another model"},
-          Training{"freeze_LM", flag("freeze_LM"), part},
-          Training{"freeze_llm", flag("freeze_llm"), part},
-          Training{"tune_mm_mlp_adapter", flag("tune_mm_mlp_adapter"), part},
-          Training{"bitfit", flag("bitfit"), part},
-          Training{"retro_add_retriever", flag("retro_add_retriever"),
-                   "layers that retrieve (RETRO)"},
-          Training{"model_provider", made_by_program(), "a model whose sizes are in the program"},
-          Training{"transformer_type", a_.word("transformer_type", "megatron") != "megatron",
-                   "a model of transformers' with Megatron's arguments"},
-          Training{variant, text(variant), "layers of a variant"},
-          Training{"llm_tp", above("llm_tp", 1), own_gpus},
-          Training{"encoder_pipeline_model_parallel_size",
-                   above("encoder_pipeline_model_parallel_size", 0), own_gpus},
-          Training{"encoder_tensor_model_parallel_size",
-                   above("encoder_tensor_model_parallel_size", 0) &&
-                       a_.whole("encoder_tensor_model_parallel_size", 0) != sizes_.tp,
-                   own_gpus},
-          Training{"t5_swiglu", flag("t5_swiglu"), "a gated MLP of T5's kind"},
-          Training{"flextron", flag("flextron"), "models of several sizes trained as one"}})
-      if (t.is_on)
-        a_.problems().add("E130", fmt::format("not supported yet: {} ({})", t.what, a_.why(t.name)),
-                          a_.mark(t.name));
-    if (!hybrid_ && a_.whole("moe_latent_size", 0) > 0) draft_.left_out(a_.why("moe_latent_size"));
-  }
-
-  // Megatron's examples/mimo: of its models Megatron's arguments say nothing but the layout.
-  bool made_by_program() const {
-    const std::string model = a_.word("model_provider", "gpt");
-    return model != "gpt" && model != "mamba" && model != "hybrid";
   }
 
   const ArgumentReader& a_;

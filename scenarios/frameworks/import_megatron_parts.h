@@ -8,13 +8,18 @@
 
 #include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/frameworks/import_draft.h"
+#include "scenarios/frameworks/megatron_program.h"
 
 namespace stepcast {
 
-// The sizes of the job that several parts need.  Each part fills in what it finds out.
+// What several parts need to know of the job.  Each part fills in what it finds out.
 struct MegatronSizes {
+  CalledProgram program{};
+  bool encodes_and_decodes = false;  // an encoder and a decoder are trained: T5
+  bool sees_images = false;          // --seq-length is that of an encoder of images
   int64_t tp = 1, cp = 1, pp = 1, ep = 1, etp = 1, dp = 1;
   int64_t layers = 0;
+  int64_t encoder_layers = 0;     // of `layers`, where there is a decoder too
   std::vector<int64_t> stages{};  // layers of each, where the model's pattern says it
   int64_t vpp = 1;
 };
@@ -22,9 +27,9 @@ struct MegatronSizes {
 // The argument that says that others are of Megatron-LM v2, of 2021 and early 2022; empty: none.
 std::string_view sign_of_version_2(const ArgumentReader& a);
 
-// Whether an encoder and a decoder are trained: T5.
-bool has_encoder_and_decoder(const ArgumentReader& a);
-
+// Adds E336 where no model is trained, and E130 where something is that is not simulated.  Returns
+// whether there was any.
+bool refuse_megatron_training(const ArgumentReader& a, const MegatronSizes& sizes);
 // `model`; REQUIRES: tp.
 void draft_megatron_model(const ArgumentReader& a, MegatronSizes& sizes, ScenarioDraft& draft);
 // `parallel`, `batch` and `schedule`.

@@ -308,7 +308,9 @@ class RunDraft {
   // length of a training to reckon days and dollars with.
   void write_tokens() {
     if (!a_.given("train_samples")) return;
-    const char* of_tokens = a_.given("decoder_seq_length") ? "decoder_seq_length" : "seq_length";
+    const bool decodes =
+        (s_.encodes_and_decodes || s_.sees_images) && a_.given("decoder_seq_length");
+    const char* of_tokens = decodes ? "decoder_seq_length" : "seq_length";
     const int64_t seq = a_.whole(of_tokens, 0);
     const std::optional<int64_t> samples = a_.count("train_samples");
     if (seq < 1 || samples == 0) return;

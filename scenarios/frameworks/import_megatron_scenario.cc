@@ -10,7 +10,6 @@
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/megatron_program.h"
 
 namespace stepcast {
 
@@ -25,15 +24,17 @@ std::string_view sign_of_version_2(const ArgumentReader& a) {
   return {};
 }
 
-// T5 says it by the number of its decoder's layers, by the program, or by the words that stand for
-// gaps in a text (--vocab-extra-ids), which only T5 has beside the length of what is decoded.
-bool has_encoder_and_decoder(const ArgumentReader& a) {
+namespace {
+
+// T5 says it by the program; where that is of no known name by the number of its decoder's layers,
+// or by the words that stand for gaps in a text (--vocab-extra-ids), which only T5 has beside the
+// length of what is decoded.
+bool encodes_and_decodes(const ArgumentReader& a, MegatronProgram::Trains trains) {
+  using Trains = MegatronProgram::Trains;
+  if (trains != Trains::unknown) return trains == Trains::encoder_decoder;
   return a.given("decoder_num_layers") ||
-         megatron_program(a.word("program")).trains == MegatronProgram::Trains::encoder_decoder ||
          (a.whole("vocab_extra_ids", 0) > 0 && a.given("decoder_seq_length"));
 }
-
-namespace {
 
 // Whose software a file is of, and the argument that says so.
 struct SoftwareOfFile {
@@ -149,9 +150,12 @@ void draft_software(const ArgumentReader& a, const SoftwareOfFile& of, ScenarioD
 
 }  // namespace
 
-void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft,
-                    bool with_model) {
+void draft_megatron(const ArgumentReader& a, const CalledProgram& program,
+                    const ImportCluster& cluster, ScenarioDraft& draft, bool with_model) {
   MegatronSizes sizes;
+  sizes.program = program;
+  sizes.encodes_and_decodes = encodes_and_decodes(a, program.does.trains);
+  sizes.sees_images = a.given("img_h") || a.given("language_model_type");
   sizes.tp = a.whole("tensor_model_parallel_size", 1);
   sizes.cp = a.whole("context_parallel_size", a.whole("ds_sequence_parallel_size", 1));
   sizes.pp = a.whole("pipeline_model_parallel_size", a.whole("pipe_parallel_size", 1));
@@ -160,6 +164,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
   const bool split = !a.flag("deepspeed") || a.flag("enable_expert_tensor_parallelism");
   sizes.etp = experts ? a.whole("expert_tensor_parallel_size", split ? sizes.tp : 1) : 1;
+  if (with_model && refuse_megatron_training(a, sizes)) return;
   if (refuse_experts_without_number(a) || !sensible(a, sizes)) return;
   const JobGpus job = job_gpus(a, sizes);
   if (job.gpus > kMostGpus)
@@ -169,6 +174,8 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
 
   const SoftwareOfFile software = software_of(a);
   draft_software(a, software, draft);
+  if (program.does.trains == MegatronProgram::Trains::decoder && !program.does.what.empty())
+    draft.left_out(fmt::format("{}: {}", program.called.text, program.does.what));
   if (with_model)
     draft_megatron_model(a, sizes, draft);
   else

@@ -97,6 +97,8 @@ class OpenValues {
     }
     // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's.
     if (name == "merge_file" || name == "vocab_file") return false;
+    // "--save <path>" saves, wherever that is.
+    if (name == "save" && a.hangs_on.empty()) return false;
     if (!changes_cost(name) || may_stay_open(name)) return true;
     // "--bf16 $MORE": what nothing sets is no word.
     if (is_flag(name) && text != "true" && a.only_unset) {
@@ -200,29 +202,132 @@ void add_slurm(const SourceRef& source, std::vector<Argument>& all) {
   }
 }
 
-// What a command runs: the first word that names a file of Python, the module behind -m, or the
-// first word.
-const ShellWord& program_of(const ShellCommand& command) {
-  const ShellWord* program = &command.words.front();
-  for (const ShellWord& w : command.words) {
-    if (w.text.ends_with(".py")) return w;
-    if (&w != &command.words.front() && (&w - 1)->text == "-m") program = &w;
+// An option of Megatron's: what stands behind it is no program.
+bool is_megatron_option(const ShellWord& word) {
+  if (!word.text.starts_with("--")) return false;
+  const std::string name = argument_name(word.text.substr(0, word.text.find('=')));
+  return changes_cost(name) && !says_how_many_gpus(name) && name != "deepspeed";
+}
+
+// Whether the word behind this one may be its value.
+bool may_take_a_value(const ShellWord& word) {
+  constexpr std::array<std::string_view, 7> kFlags{
+      "standalone", "no_python", "module", "use_env", "no_local_rank", "force_multi", "multi_gpu"};
+  if (!word.text.starts_with("--") || word.text.size() == 2) return false;
+  if (word.text.find('=') != std::string::npos) return false;
+  return std::find(kFlags.begin(), kFlags.end(), argument_name(word.text)) == kFlags.end();
+}
+
+// What a command runs: the last file of Python before Megatron's first argument, so that launchers
+// written in Python do not count ("python launch.py pretrain_bert.py"); else the module behind -m,
+// a file that may be the value of an option ("--config eval.py"), a variable that nothing sets, or
+// the first word.
+//
+// Where a variable has several values there are several programs.
+class ProgramNames {
+ public:
+  explicit ProgramNames(const std::vector<ShellWord>& words) {
+    const Found found = look(words);
+    called_ = found.named.word != nullptr     ? found.named
+              : found.module != nullptr       ? Named{found.module, {found.module}}
+              : found.a_value.word != nullptr ? found.a_value
+              : found.unset != nullptr        ? Named{found.unset, {found.unset}}
+                                              : Named{&words.front(), {&words.front()}};
   }
-  return *program;
-}
+  const ShellWord& word() const { return *called_.word; }  // of the command itself
+  const std::vector<const ShellWord*>& all() const { return called_.programs; }
 
-// Megatron's tasks are fine-tuning where they are given something to train on.
-bool is_task_without_training(const ShellCommand& command) {
-  const std::string& name = program_of(command).text;
-  return (name.ends_with("tasks/main.py") || name.ends_with("tasks/msdp/main.py")) &&
-         std::none_of(command.words.begin(), command.words.end(),
-                      [](const ShellWord& w) { return w.text.starts_with("--train-data"); });
-}
+ private:
+  struct Named {
+    const ShellWord* word = nullptr;
+    std::vector<const ShellWord*> programs;
+  };
+  struct Found {
+    Named named, a_value;
+    const ShellWord* module = nullptr;
+    const ShellWord* unset = nullptr;  // a variable that nothing sets
+    bool ended = false;                // by an option of Megatron's
+  };
 
-bool trains_nothing(const ShellCommand& command) {
+  Found look(const std::vector<ShellWord>& words) {
+    Found found;
+    const ShellWord* before = nullptr;
+    for (const ShellWord& w : words) {
+      if ((found.ended = is_megatron_option(w))) break;
+      Named here{&w, {}};
+      if (w.open && !w.open->may_be.empty()) {
+        if (seen_.insert(w.open.get()).second)
+          for (const std::vector<ShellWord>& may : w.open->may_be) {
+            const Found inside = look(may);
+            found.ended = found.ended || inside.ended;
+            here.programs.insert(here.programs.end(), inside.named.programs.begin(),
+                                 inside.named.programs.end());
+          }
+      } else if (w.text.ends_with(".py")) {
+        here.programs.push_back(&w);
+      } else if (before != nullptr && before->text == "-m" && !w.text.starts_with("torch.")) {
+        found.module = &w;
+      } else if (w.open && w.open->is_unset) {
+        found.unset = &w;
+      }
+      if (!here.programs.empty()) {
+        const bool is_a_value = before != nullptr && may_take_a_value(*before);
+        if (!is_a_value)
+          found.named = std::move(here);
+        else if (found.a_value.word == nullptr)
+          found.a_value = std::move(here);
+      }
+      if (found.ended) break;
+      before = &w;
+    }
+    return found;
+  }
+
+  std::set<const ShellOpen*> seen_;  // values may hang on each other
+  Named called_;
+};
+
+// What a command trains.
+struct Training {
+  MegatronProgram does{};
+  bool is_open =
+      false;  // the values of a variable train different things, or its name is not known
+};
+
+Training training_of(const ProgramNames& names, const std::vector<ShellArgument>& arguments) {
+  const auto does = [&](const ShellWord& program) {
+    MegatronProgram p = megatron_program(program.text);
+    for (std::string_view rest = p.needs; !rest.empty();) {
+      const std::string_view name = rest.substr(0, rest.find('|'));
+      rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+      if (std::any_of(arguments.begin(), arguments.end(),
+                      [&](const ShellArgument& a) { return a.argument.name.starts_with(name); }))
+        return p;
+    }
+    if (!p.needs.empty()) p = {MegatronProgram::Trains::nothing};
+    return p;
+  };
   using Trains = MegatronProgram::Trains;
-  return megatron_program(program_of(command).text).trains == Trains::nothing ||
-         is_task_without_training(command);
+  const auto differs = [](const MegatronProgram& a, const MegatronProgram& b) {
+    const auto kind = [](Trains t) { return t == Trains::unknown ? Trains::decoder : t; };
+    return kind(a.trains) != kind(b.trains) || a.what != b.what;
+  };
+  Training t{does(*names.all().front())};
+  for (const ShellWord* program : names.all()) {
+    t.is_open = t.is_open || differs(does(*program), t.does);
+    // "pretrain_$KIND.py", but not "convert_$MODEL.py"; the folders may be open.
+    const size_t file = program->text.rfind('/') + 1;
+    t.is_open = t.is_open || (program->open && does(*program).trains == Trains::unknown &&
+                              program->text.ends_with(".py") &&
+                              program->text.find_first_of("$`<", file) != std::string::npos);
+  }
+  return t;
+}
+
+// One that converts, evaluates or measures.
+bool is_no_training(const ShellCommand& command, const std::vector<ShellArgument>& arguments) {
+  const Training t = training_of(ProgramNames(command.words), arguments);
+  return !t.is_open && t.does.trains == MegatronProgram::Trains::nothing;
 }
 
 // Whether the arguments that change the cost are the same.
@@ -244,70 +349,78 @@ bool has_sizes(const std::vector<ShellArgument>& arguments) {
   });
 }
 
-std::string_view line_of(std::string_view text, int number) {
-  LogLines lines{text};
-  while (const auto line = lines.next())
-    if (lines.number == number) return *line;
-  return {};
-}
+// The lines of a text, to ask why a command ended.
+class ScriptLines {
+ public:
+  explicit ScriptLines(std::string_view text) {
+    LogLines lines{text};
+    size_t last = 0;  // line with something of a command
+    while (const auto line = lines.next()) {
+      lines_.push_back(*line);
+      last_before_.push_back(last);
+      const std::string_view t = trimmed(*line);
+      if (!t.empty() && !t.starts_with('#')) last = lines_.size();
+    }
+  }
 
-// Why the command ended before `line`, whose first word is an option; empty if what stands before
-// does not show it.
-std::string why_lost(std::string_view text, int line) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const auto trimmed = [&](int number) {
-    std::string_view t = line_of(text, number);
+  // Why the command ended before `line`, whose first word is an option; empty if what stands before
+  // does not show it.
+  std::string why_lost(int line) const {
+    const auto at = static_cast<size_t>(line);
+    if (line < 1 || at > lines_.size()) return {};
+    const size_t before = last_before_[at - 1];
+    if (before == 0) return {};
+    const std::string_view all = lines_[before - 1];
+    const std::string_view written = all.substr(0, all.find_last_not_of(kBlanks) + 1);
+    if (!written.ends_with('\\'))
+      return fmt::format("is a backslash missing at the end of line {}?", before);
+    if (all.substr(written.size()).find_first_of(" \t") != std::string_view::npos)
+      return fmt::format("blanks follow the backslash of line {}", before);
+    if (before + 1 == at) return {};
+    return fmt::format("line {} is {}, which ends the command", before + 1,
+                       trimmed(lines_[before]).empty() ? "empty" : "a comment");
+  }
+
+ private:
+  static constexpr std::string_view kBlanks = " \t\r";
+  static std::string_view trimmed(std::string_view t) {
     t.remove_prefix(std::min(t.find_first_not_of(kBlanks), t.size()));
     return t;
-  };
-  int before = line - 1;  // the last line of the command
-  while (before > 0 && (trimmed(before).empty() || trimmed(before).starts_with('#'))) --before;
-  if (before == 0) return {};
-  const std::string_view all = line_of(text, before);
-  const std::string_view written = all.substr(0, all.find_last_not_of(kBlanks) + 1);
-  if (!written.ends_with('\\'))
-    return fmt::format("is a backslash missing at the end of line {}?", before);
-  if (all.substr(written.size()).find_first_of(" \t") != std::string_view::npos)
-    return fmt::format("blanks follow the backslash of line {}", before);
-  if (before == line - 1) return {};
-  return fmt::format("line {} is {}, which ends the command", before + 1,
-                     trimmed(before + 1).empty() ? "empty" : "a comment");
-}
+  }
+
+  std::vector<std::string_view> lines_;
+  std::vector<size_t> last_before_;  // of each line: the number of the last that is no comment
+};
 
 // Says of each statement behind the command that trains, and that begins with an option, that the
 // shell would not hand it to that command.
 void warn_of_lost_lines(const std::vector<Mark>& lost, const ImportSources& in) {
+  constexpr size_t kMostSaid = 10;
   if (in.warnings == nullptr) return;
-  int said = 0;
+  std::map<const Source*, ScriptLines> texts;
+  int last = 0;
+  size_t count = 0;
   for (const Mark& mark : lost) {
-    if (mark.line == said || mark.source == nullptr) continue;
-    said = mark.line;
-    const std::string why = why_lost(mark.source->text, mark.line);
-    if (!why.empty())
-      in.warnings->push_back(fmt::format(
-          "line {} begins with an option, which the shell takes for a command of its own, so that "
-          "it is left out: {}",
-          mark.line, why));
+    if (mark.line == last || mark.source == nullptr) continue;
+    last = mark.line;
+    const std::string why =
+        texts.try_emplace(mark.source.get(), mark.source->text).first->second.why_lost(mark.line);
+    if (why.empty() || ++count > kMostSaid) continue;
+    in.warnings->push_back(fmt::format(
+        "line {} begins with an option, which the shell takes for a command of its own, so that "
+        "it is left out: {}",
+        mark.line, why));
   }
-}
-
-// Adds what only the program says of the model as one more argument.  False, and E130, where it
-// trains what is not simulated.
-bool takes_program(const ShellWord& word, const ImportSources& in, std::vector<Argument>& all) {
-  using Trains = MegatronProgram::Trains;
-  const MegatronProgram program = megatron_program(word.text);
-  if (program.trains == Trains::encoder || program.trains == Trains::encoder_decoder)
-    all.push_back({"program", "program", word_value(word.text, word.mark)});
-  if (program.trains != Trains::other) return true;
-  in.problems.add("E130", fmt::format("not supported yet: {} ({})", program.what, word.text),
-                  word.mark);
-  return false;
+  if (count > kMostSaid)
+    in.warnings->push_back(
+        fmt::format("{} more lines begin with an option, and are left out", count - kMostSaid));
 }
 
 }  // namespace
 
 std::vector<Argument> megatron_script_arguments(const ImportSources& in,
-                                                MegatronEnvironment& environment) {
+                                                MegatronEnvironment& environment,
+                                                CalledProgram& program) {
   const ShellScript script = read_shell(in.file, in.given, in.files);
   if (script.cut) {
     in.problems.add("E331", "the script becomes too long to be followed from here on", *script.cut,
@@ -332,7 +445,7 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
       lost.push_back(command.words.front().mark);
     if (is_options)
       loose.insert(loose.end(), found.begin(), found.end());
-    else if (trains_nothing(command))
+    else if (is_no_training(command, found))
       other = other == nullptr ? &command : other;
     else if (has_sizes(found))
       training.emplace_back(&command, std::move(found));
@@ -345,7 +458,7 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
     in.problems.add("E336",
                     other == nullptr ? "this script trains no model: no command in it has arguments"
                                      : fmt::format("this script trains no model: it runs {}",
-                                                   program_of(*other).text),
+                                                   ProgramNames(other->words).word().text),
                     other == nullptr ? Mark{in.file, 1, 1} : other->words.front().mark, 1, {},
                     "import the script that starts the training");
     return {};
@@ -361,7 +474,23 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
     found = std::move(loose);
   } else {
     const auto& [command, arguments] = training.front();
-    if (!takes_program(program_of(*command), in, all)) return {};
+    const ProgramNames names(command->words);
+    const Training t = training_of(names, arguments);
+    const ShellWord& called = *names.all().front();
+    if (t.is_open) {
+      open.add(names.word().open->names, "the program", names.word().text, names.word().mark);
+    } else if (t.does.trains == MegatronProgram::Trains::other) {
+      in.problems.add("E130", fmt::format("not supported yet: {} ({})", t.does.what, called.text),
+                      called.mark);
+      return {};
+    }
+    if (called.open && called.open->is_unset && in.warnings != nullptr)
+      in.warnings->push_back(
+          fmt::format("what {} runs is not known, and taken to train a decoder: NAME=VALUE after "
+                      "the file gives "
+                      "a variable",
+                      called.text));
+    program = {t.does, {fmt::format("program {}", called.text), called.mark}};
     if (!command->hangs_on.empty() && training.size() > 1 &&
         training[1].first->words.front().text == command->words.front().text &&
         !same_costs(arguments, training[1].second))

@@ -157,10 +157,14 @@ std::string_view kind_of_file(const std::string& text) {
       if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
     }
   }
-  for (const std::string_view argument :
-       {"--num-layers", "--hidden-size", "--num_layers", "--hidden_size", "num_layers ....",
-        "hidden_size ....", "model.num_layers="})
+  for (const std::string_view argument : {"--num-layers", "--hidden-size", "num_layers ....",
+                                          "hidden_size ....", "model.num_layers="})
     if (mentions(text, argument)) return "megatron-args";
+  // Programs of many kinds spell sizes so: it takes one more of Megatron's names.
+  if ((mentions(text, "--num_layers") || mentions(text, "--hidden_size")) &&
+      (mentions(text, "--num_attention_heads") ||
+       mentions(text, "--num_layers_per_virtual_pipeline_stage")))
+    return "megatron-args";
   // A text that is broken JSON of a kind is refused by its importer, with the place.
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] != '{') return {};

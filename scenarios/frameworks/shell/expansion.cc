@@ -52,6 +52,13 @@ std::vector<ShellText> ShellReader::expand(const ShellText& in, ShellRange range
         put(current, any, text[at], in.mark_at(at));
       }
       ++at;
+    } else if (const size_t behind = quoted || split == Split::document
+                                         ? at
+                                         : end_of_placeholder(text, at, range.end);
+               behind > at) {
+      current.append(open({text.substr(at, behind - at), {}}, in.mark_at(at)));
+      any = true;
+      at = behind;
     } else if (c == '$' || c == '`') {
       std::vector<ShellText> values;
       bool is_list = false;

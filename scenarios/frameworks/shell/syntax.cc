@@ -343,11 +343,11 @@ class ShellParser {
     while (at_ < end_) {
       skip_blanks();
       if (at_ >= end_) break;
-      if (peek() == '<' || peek() == '>' || (peek() == '&' && peek(1) == '>')) {
+      if (redirects()) {
         read_redirects(node);
         continue;
       }
-      if (peek() == '(' && node.words.size() == 1) return function(node.words.front(), depth);
+      if (node.words.size() == 1 && at_parentheses()) return function(node.words.front(), depth);
       // "[[ $A > 2 && ($B = 1 || $C) ]]": what is between is not the shell's.
       if (!node.words.empty() && word_text(node.words.front()) == "[[" &&
           word_text(node.words.back()) != "]]" && is_shell_operator(peek()) && peek() != '\n' &&
@@ -357,7 +357,7 @@ class ShellParser {
         node.words.push_back({begin, at_});
         continue;
       }
-      if (is_shell_operator(peek())) break;
+      if (is_shell_operator(peek()) && !at_placeholder()) break;
       node.words.push_back(word());
       // In "2>" the number is no argument.
       if ((peek() == '<' || peek() == '>') && word_text(node.words.back()).size() == 1 &&
@@ -367,10 +367,22 @@ class ShellParser {
     return node;
   }
 
+  // "()" behind the name of a function.
+  bool at_parentheses() const {
+    if (peek() != '(') return false;
+    size_t ahead = 1;
+    while (is_shell_blank(peek(ahead))) ++ahead;
+    return peek(ahead) == ')';
+  }
+  bool at_placeholder() const { return end_of_placeholder(text_, at_, end_) > at_; }
+  bool redirects() const {
+    return peek() == '>' || (peek() == '<' && !at_placeholder()) ||
+           (peek() == '&' && peek(1) == '>');
+  }
+
   // "> file", "2>&1", "<<EOF", "<<< word".
   void read_redirects(ShellNode& node) {
-    for (skip_blanks(); peek() == '<' || peek() == '>' || (peek() == '&' && peek(1) == '>');
-         skip_blanks()) {
+    for (skip_blanks(); redirects(); skip_blanks()) {
       if (text_.substr(at_, end_ - at_).starts_with("<<<")) {
         at_ += 3;
         skip_blanks();
@@ -398,7 +410,7 @@ class ShellParser {
       while (peek() == '<' || peek() == '>' || peek() == '&') ++at_;
       skip_blanks();
       if (peek() == '(') at_ = end_of_shell_group(text_, at_, end_);
-      // Of "<path to the data> --bf16" what follows is an argument: nobody calls a file so.
+      // Nobody calls a file "--bf16".
       else if (at_ < end_ && !is_shell_operator(peek()) && !text_.substr(at_).starts_with("--"))
         word();
     }
@@ -469,6 +481,24 @@ size_t end_of_shell_group(std::string_view text, size_t at, size_t end) {
   return end_of_group(text, at, end, 0);
 }
 
+size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
+  if (at + 1 >= end || text[at] != '<' || is_shell_space(text[at + 1])) return at;
+  const size_t close = text.substr(0, end).find_first_of("\n<>()&;`\"'", at + 1);
+  if (close >= end || text[close] != '>' || close == at + 1) return at;
+  const std::string_view inside = text.substr(at + 1, close - at - 1);
+  const char last = inside.back();
+  // "<in >out", "<in 2> log", "<in | program> log" and "<in --flag> log" are the shell's.
+  const bool number =
+      last >= '0' && last <= '9' && inside.size() > 1 && is_shell_blank(inside[inside.size() - 2]);
+  if (is_shell_blank(last) || last == '\\' || number || inside.find(" |") != inside.npos ||
+      inside.find("| ") != inside.npos || inside.find(" -") != inside.npos)
+    return at;
+  const std::string_view behind = text.substr(0, end).substr(close + 1);
+  const bool ends = behind.empty() || is_shell_space(behind.front()) || behind.front() == '\\' ||
+                    behind.front() == ')' || behind.starts_with(".py");
+  return ends ? close + 1 : at;
+}
+
 size_t end_of_shell_word(std::string_view text, size_t at, size_t end) {
   const size_t begin = at;
   while (at < end) {
@@ -484,6 +514,8 @@ size_t end_of_shell_word(std::string_view text, size_t at, size_t end) {
       at = end_of_shell_group(text, at + 1, end);
     } else if (c == '(' && at > begin && text[at - 1] == '=') {
       at = end_of_shell_group(text, at, end);
+    } else if (const size_t behind = end_of_placeholder(text, at, end); behind > at) {
+      at = behind;
     } else if (is_shell_blank(c) || is_shell_operator(c)) {
       return at;
     } else {

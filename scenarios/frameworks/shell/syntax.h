@@ -75,8 +75,13 @@ inline bool is_shell_space(char c) {
   return is_shell_blank(c) || c == '\n';
 }
 
+// Behind the "<path to the data>" that begins at `at`, which stands for what the reader of a script
+// has to write; `at` if there is none.  It ends on its line and at the end of a word, so that it is
+// no redirection ("<in >out").
+size_t end_of_placeholder(std::string_view text, size_t at, size_t end);
+
 // The end of the word that begins at `at`: the first blank, line end or operator outside quotes and
-// substitutions.  "A=(1 2)" is one word.
+// substitutions.  "A=(1 2)" and "<path to the data>" are one word.
 size_t end_of_shell_word(std::string_view text, size_t at, size_t end);
 
 // After "(" or "{" at `at`: behind what closes it, or `end`.

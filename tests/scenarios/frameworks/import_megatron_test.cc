@@ -43,7 +43,7 @@ class MegatronArgument : public ::testing::TestWithParam<Row> {};
 
 TEST_P(MegatronArgument, BecomesAValueOfTheScenario) {
   const Row& row = GetParam();
-  ImportRequest r = testing::request("megatron-args", "pretrain_gpt.py " + kSmall + row.arguments);
+  ImportRequest r = testing::request("megatron-args", "train.py " + kSmall + row.arguments);
   r.cluster = {"dgx-b200", "", false};  // has rates of all formats
   const ImportedRun run = import_run(r);
   EXPECT_EQ(value_of(run, row.path), row.value) << run.scenario;
@@ -796,6 +796,18 @@ TEST(ImportMegatron, OnlyOptionsOfMegatronsAreLost) {
               Not(HasSubstr("begins with an option")));
   EXPECT_THAT(said("score --hypothesis=<PATH> \\\n --lr 1 \\\n --bf16\n"),
               Not(HasSubstr("begins with an option")));
+}
+
+TEST(ImportMegatron, OfManyLostLinesTheFirstAreNamed) {
+  std::string script =
+      "torchrun pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 "
+      "--seq-length 2048 --vocab-size 50257 --micro-batch-size 2\n";
+  for (int i = 0; i < 20'000; ++i) script += "--swiglu\n";
+  const std::string said = notes(imported("megatron-args", script));
+  EXPECT_THAT(said, HasSubstr("line 2 begins with an option"));
+  EXPECT_THAT(said, HasSubstr("line 11 begins with an option"));
+  EXPECT_THAT(said, Not(HasSubstr("line 12 begins with an option")));
+  EXPECT_THAT(said, HasSubstr("19990 more lines begin with an option"));
 }
 
 TEST(ImportMegatron, WhatWasAssumedIsSaidWithARefusalToo) {

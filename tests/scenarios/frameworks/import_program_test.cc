@@ -45,13 +45,156 @@ TEST(MegatronPrograms, AreToldByTheirNames) {
   EXPECT_EQ(megatron_program("tools/checkpoint/convert.py").trains, Trains::nothing);
   EXPECT_EQ(megatron_program("examples.inference.run").trains, Trains::nothing);
   EXPECT_EQ(megatron_program("report_memory_of_a_model.py").trains, Trains::nothing);
-  EXPECT_EQ(megatron_program("test_resume.py").trains, Trains::nothing);
-  EXPECT_EQ(megatron_program("").trains, Trains::decoder);
+  EXPECT_EQ(megatron_program("run_evaluation.py").trains, Trains::nothing);
+  EXPECT_EQ(megatron_program("").trains, Trains::unknown);
+  EXPECT_EQ(megatron_program("${").trains, Trains::unknown);
+  EXPECT_EQ(megatron_program("pretrain_yi.py").trains, Trains::unknown);
   // Folders say less than the file.
   EXPECT_EQ(megatron_program("/data/test_runs/pretrain_gpt.py").trains, Trains::decoder);
   EXPECT_EQ(megatron_program("/data/pretrain_bert/pretrain_gpt.py").trains, Trains::decoder);
   EXPECT_EQ(megatron_program("/code/huggingface/pretrain_gpt.py").trains, Trains::decoder);
-  EXPECT_EQ(megatron_program("latest_pretrain.py").trains, Trains::decoder);
+  EXPECT_EQ(megatron_program("latest_pretrain.py").trains, Trains::unknown);
+  // Tools are told by the folder they lie in.
+  EXPECT_EQ(megatron_program("/opt/Megatron-LM/tools/checkpoint/inspect.py").trains,
+            Trains::nothing);
+  EXPECT_EQ(megatron_program("/opt/tools/my/run.py").trains, Trains::unknown);
+  EXPECT_EQ(megatron_program("/opt/mytools/run.py").trains, Trains::unknown);
+}
+
+TEST(MegatronPrograms, FoldersAndNamesOfVariablesSayNothing) {
+  for (const char* folder : {"/export/home/me/", "$SERVER_DIR/", "${EVAL_DIR}/", "/mnt/server1/",
+                             "/workspace/benchmark/", "/opt/tools/Megatron-LM/", "tools/",
+                             "/mnt/evals/", "$MERGED_CODE/", "inference/"})
+    EXPECT_EQ(value_of(run_of(std::string("torchrun ") + folder + "pretrain_gpt.py" + kSizes),
+                       "model.num_hidden_layers"),
+              "12")
+        << folder;
+  EXPECT_EQ(megatron_program("$EVAL_SCRIPT").trains, Trains::unknown);
+  // Nor do other words of a name that says that it trains.
+  for (const char* program :
+       {"train_generative_lm.py", "pretrain_retrieval_lm.py", "finetune_for_eval.py", "train.py"})
+    EXPECT_EQ(megatron_program(program).trains, Trains::unknown) << program;
+}
+
+TEST(MegatronPrograms, OfATestWithABatchNobodySaysThatItTrainsNothing) {
+  EXPECT_THAT(refusal_of("torchrun test_resume.py --num-layers 12 --hidden-size 768"),
+              HasSubstr("E336"));
+  EXPECT_THAT(refusal_of("torchrun test_hyena.py" + kSizes),
+              AllOf(HasSubstr("E130"), HasSubstr("a test, which may train nothing")));
+}
+
+// The last file of Python before Megatron's arguments, whatever starts it.
+TEST(MegatronPrograms, StartersWrittenInPythonAreNotTheProgram) {
+  for (const char* start :
+       {"python launch.py pretrain_bert.py", "torchrun --config my_eval.py pretrain_bert.py",
+        "torchrun --standalone pretrain_bert.py", "python numa_eval.py 4 pretrain_bert.py",
+        "launch --program pretrain_bert.py", "python -m torch.distributed.run pretrain_bert.py",
+        "torchrun $ARGS -m pretrain_bert", "L=\"python numa.py\"\n$L pretrain_bert.py",
+        "srun python -u pretrain_bert.py --data-path prepare_data.py"})
+    EXPECT_EQ(value_of(run_of(start + kModel + "--seq-length 512"), "model.bidirectional"), "true")
+        << start;
+  const ImportedRun gpt =
+      run_of("V=\"--vocab-size 50257\"\npython numa_eval.py pretrain_gpt.py --seq-length 512" +
+             kModel + "$V --spec my_bert_layers.py");
+  EXPECT_EQ(value_of(gpt, "model.vocab_size"), "50257");
+  EXPECT_EQ(value_of(gpt, "model.bidirectional"), "");
+}
+
+TEST(MegatronPrograms, AProgramThatIsOpenIsAskedFor) {
+  const std::string choice =
+      "if [ $KIND = bert ]; then P=pretrain_bert.py; else P=$OTHER; fi\ntorchrun $P" + kSizes;
+  const auto with = [&](const std::string& other) { return "OTHER=" + other + "\n" + choice; };
+  EXPECT_THAT(
+      refusal_of(with("pretrain_gpt.py")),
+      AllOf(HasSubstr("E332"), HasSubstr("does not say KIND"), HasSubstr("the program $P")));
+  EXPECT_THAT(refusal_of(with("pretrain_retro.py")), HasSubstr("E332"));
+  EXPECT_THAT(refusal_of(with("evaluate.py")), HasSubstr("E332"));
+  EXPECT_EQ(value_of(run_of(with("my/pretrain_bert.py")), "model.bidirectional"), "true");
+  ImportRequest given = testing::request("megatron-args", with("pretrain_gpt.py"));
+  const std::vector<std::string> words{"KIND=bert"};
+  given.given = words;
+  EXPECT_EQ(value_of(import_run(given), "model.bidirectional"), "true");
+  EXPECT_THAT(refusal_of("torchrun $DIR/pretrain_$KIND.py" + kSizes),
+              AllOf(HasSubstr("E332"), HasSubstr("KIND")));
+  EXPECT_THAT(notes(run_of("srun python $P" + kSizes)),
+              HasSubstr("what $P runs is not known, and taken to train a decoder"));
+  EXPECT_THAT(notes(run_of("torchrun $ARGS pretrain_gpt.py" + kSizes)),
+              Not(HasSubstr("to train a decoder")));
+  EXPECT_THAT(refusal_of("python convert_$KIND.py" + kSizes), HasSubstr("E336"));
+  EXPECT_EQ(value_of(run_of("torchrun $DIR/pretrain_bert_$SIZE.py --seq-length 8" + kModel),
+                     "model.bidirectional"),
+            "true");
+  for (const char* program : {"pretrain_<kind>.py", "my/<the program>.py", "<eval>.py"})
+    EXPECT_THAT(refusal_of("torchrun " + (program + kSizes)),
+                AllOf(HasSubstr("E332"), HasSubstr(program)));
+}
+
+TEST(MegatronPrograms, AnArgumentOfTheirNameIsNone) {
+  const ImportedRun run = run_of("launch --program pretrain_gpt.py" + kModel + "--seq-length 512");
+  EXPECT_THAT(value_of(run, "model.vocab_size"), Not("30522"));
+  const ImportedRun json = run_of(
+      "{\"program\": \"pretrain_bert.py\", \"num_layers\": 12, \"hidden_size\": 768, "
+      "\"num_attention_heads\": 12, \"seq_length\": 512}");
+  EXPECT_EQ(value_of(json, "model.vocab_size"), "128256");
+  EXPECT_EQ(value_of(json, "model.bidirectional"), "");
+  EXPECT_THAT(unknown(json), HasSubstr("program"));
+}
+
+// Which its tokenizer does not change.
+TEST(MegatronPrograms, AGptIsOneWhateverItsTokenizer) {
+  const std::string gpt = "torchrun pretrain_gpt.py --seq-length 512" + kModel;
+  for (const char* bert : {"--tokenizer-type BertWordPieceLowerCase", "--vocab-file bert-vocab.txt",
+                           "--vocab-extra-ids 100 --decoder-seq-length 128"})
+    EXPECT_EQ(value_of(run_of(gpt + bert), "model.bidirectional"), "") << bert;
+  EXPECT_EQ(value_of(run_of(gpt + "--tokenizer-type BertWordPieceLowerCase"), "model.vocab_size"),
+            "30522");
+  EXPECT_EQ(value_of(run_of(gpt + "--vocab-file bert-vocab.txt"), "model.vocab_size"), "128256");
+  EXPECT_EQ(value_of(run_of(gpt + "--vocab-extra-ids 100 --decoder-seq-length 128"),
+                     "model.num_encoder_layers"),
+            "");
+  const ImportedRun decoder = run_of(gpt + "--decoder-num-layers 3");
+  EXPECT_EQ(value_of(decoder, "model.num_hidden_layers"), "12");
+  EXPECT_THAT(notes(decoder), HasSubstr("--decoder-num-layers 3: not modelled"));
+}
+
+TEST(MegatronPrograms, APlaceholderDoesNotHideThem) {
+  EXPECT_EQ(
+      value_of(run_of("deepspeed --hostfile <hosts> pretrain_bert.py --seq-length 512" + kModel),
+               "model.bidirectional"),
+      "true");
+  EXPECT_THAT(refusal_of("deepspeed --hostfile <my hosts> pretrain_retro.py" + kSizes),
+              HasSubstr("(RETRO)"));
+  EXPECT_THAT(refusal_of("torchrun pretrain_gpt.py --hidden-size <width> --num-layers 2"),
+              AllOf(HasSubstr("E332"), HasSubstr("--hidden-size <width>")));
+}
+
+TEST(MegatronPrograms, APlaceholderToSaveToSaves) {
+  const std::string saves = "torchrun pretrain_gpt.py --save-interval 500 --save ";
+  EXPECT_EQ(value_of(run_of(saves + "<PATH TO CHECKPOINTS>" + kSizes), "job.checkpoint.every"),
+            "500 steps");
+}
+
+TEST(MegatronPrograms, WhatTheyDoBesideIsLeftOutAloud) {
+  EXPECT_THAT(notes(run_of("torchrun pretrain_vlm.py" + kSizes)),
+              HasSubstr("program pretrain_vlm.py: the encoder of images"));
+  for (const char* prefix : {"pretrain_prefix_lm.py", "finetune_t0_non_causal_decoder.py"})
+    EXPECT_THAT(notes(run_of(std::string("deepspeed ") + prefix + kSizes)),
+                HasSubstr("attention to both sides"))
+        << prefix;
+}
+
+TEST(MegatronPrograms, WhatIsNoTrainingIsSaidBeforeAnythingIsAsked) {
+  const Failure f = import_failure(
+      "megatron-args",
+      "torchrun pretrain_gpt.py --use-checkpoint-args --skip-train --micro-batch-size 1 "
+      "--num-layers 2");
+  ASSERT_EQ(f.lines.size(), 1u);
+  EXPECT_THAT(f.lines.front(), HasSubstr("E336"));
+  const Failure asked = import_failure(
+      "megatron-args",
+      "torchrun pretrain_gpt.py --use-checkpoint-args --micro-batch-size 1 --seq-length 2");
+  ASSERT_FALSE(asked.all.empty());
+  EXPECT_THAT(asked.all.front().help, HasSubstr("the checkpoint, which is not read"));
 }
 
 TEST(MegatronPrograms, WhatTheyTrainThatIsNotSimulatedIsNamed) {
@@ -60,6 +203,10 @@ TEST(MegatronPrograms, WhatTheyTrainThatIsNotSimulatedIsNamed) {
   EXPECT_THAT(refusal_of("torchrun pretrain_ict.py" + kSizes), HasSubstr("two encoders"));
   EXPECT_THAT(refusal_of("torchrun pretrain_vision_classify.py" + kSizes),
               HasSubstr("a model of images"));
+  EXPECT_THAT(refusal_of("torchrun pretrain_vit.py" + kSizes), HasSubstr("a model of images"));
+  EXPECT_THAT(refusal_of("torchrun tasks/vision/main.py --train-data a" + kSizes),
+              HasSubstr("a model of images"));
+  EXPECT_THAT(refusal_of("torchrun tasks/vision/main.py" + kSizes), HasSubstr("E336"));
   EXPECT_THAT(refusal_of("torchrun tasks/main.py --task MNLI --train-data a.tsv" + kSizes),
               HasSubstr("a head for a task"));
   EXPECT_THAT(refusal_of("torchrun tasks/main.py --task LAMBADA --valid-data a.json" + kSizes),
@@ -129,6 +276,31 @@ TEST(MegatronPrograms, T5HasAsManyLayersInItsDecoder) {
   }
 }
 
+TEST(MegatronPrograms, T5sStacksMayHaveRanksOfTheirOwn) {
+  const std::string t5 = "torchrun pretrain_t5.py --pipeline-model-parallel-size 4 " + kModel +
+                         "--encoder-seq-length 512 --decoder-seq-length 128 ";
+  const ImportedRun run = run_of(t5 + "--pipeline-model-parallel-split-rank 1");
+  EXPECT_EQ(value_of(run, "parallel.layout"), "\"Et*12|t*4|t*4|t*4L\"");
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(value_of(run_of(t5), "parallel.layout"), "");
+  for (const char* no_rank : {"0", "4", "9000000"})
+    EXPECT_THAT(refusal_of(t5 + "--pipeline-model-parallel-split-rank " + no_rank),
+                AllOf(HasSubstr("E331"), HasSubstr("must be from 1 to 3")));
+  EXPECT_THAT(refusal_of(t5 + "--num-layers 10 --pipeline-model-parallel-split-rank 3"),
+              AllOf(HasSubstr("E332"), HasSubstr("10 layers for 3 stages")));
+  EXPECT_THAT(notes(run_of("torchrun pretrain_gpt.py --pipeline-model-parallel-size 2 "
+                           "--pipeline-model-parallel-split-rank 1" +
+                           kSizes)),
+              HasSubstr("--pipeline-model-parallel-split-rank 1: not modelled"));
+}
+
+TEST(MegatronPrograms, T5sLayersAreCountedTogether) {
+  EXPECT_THAT(refusal_of("torchrun pretrain_t5.py" + kSizes + "--num-layers 60000"),
+              HasSubstr("at most 100000 layers together"));
+  EXPECT_THAT(refusal_of("torchrun pretrain_t5.py" + kSizes + "--num-layers 100001"),
+              HasSubstr("must be at most 100000"));
+}
+
 // --seq-length is then that of the encoder of images, which is left out aloud.
 TEST(MegatronPrograms, BehindAnEncoderOfImagesTheDecodersLengthCounts) {
   const ImportedRun run = run_of(
@@ -139,6 +311,12 @@ TEST(MegatronPrograms, BehindAnEncoderOfImagesTheDecodersLengthCounts) {
   EXPECT_EQ(value_of(run, "batch.encoder_seq"), "");
   EXPECT_EQ(value_of(run, "job.tokens"), "2048000");
   EXPECT_THAT(notes(run), HasSubstr("--img-h 336: not modelled"));
+  // Other programs do not read it.
+  const ImportedRun gpt =
+      run_of("torchrun pretrain_gpt.py --decoder-seq-length 128 --train-samples 1000" + kSizes);
+  EXPECT_EQ(value_of(gpt, "batch.seq"), "512");
+  EXPECT_EQ(value_of(gpt, "job.tokens"), "512000");
+  EXPECT_THAT(notes(gpt), HasSubstr("--decoder-seq-length 128: not modelled"));
   // The default, which Megatron prints for every model.
   EXPECT_THAT(notes(run_of("--img-h 224" + kSizes)), Not(HasSubstr("img-h")));
 }
@@ -177,7 +355,14 @@ TEST(MegatronForks, NamesOfTheirsAreRead) {
 }
 
 TEST(MegatronForks, ArgumentsSpelledWithUnderscoresAreToldByContent) {
-  EXPECT_EQ(kind_of_file("#!/bin/bash\npython pretrain_gpt.py --num_layers 12\n"), "megatron-args");
+  EXPECT_EQ(
+      kind_of_file("#!/bin/bash\npython pretrain.py --num_layers 2 --num_attention_heads 4\n"),
+      "megatron-args");
+  EXPECT_EQ(
+      kind_of_file("#!/bin/bash\nP=\"--num_layers_per_virtual_pipeline_stage 2\"\n. ./a.sh\n"),
+      "megatron-args");
+  // Others spell the sizes of theirs so, too.
+  EXPECT_EQ(kind_of_file("#!/bin/bash\npython run.py --num_layers 12 --hidden_size 8\n"), "");
 }
 
 TEST(MegatronForks, DeepSpeedsExpertsOverUnsplitSequencesAreNamed) {
@@ -215,6 +400,17 @@ TEST(MegatronForks, ZeroBubbleSchedulesAreTheOnesThatRun) {
   EXPECT_EQ(kind("--num-seq-splits 2"), "seq1f1b");
   EXPECT_EQ(kind("--num-layers-per-virtual-pipeline-stage 3 --interleave-group-size 2"),
             "group-interleaved");
+  // Of several the first that its runtime asks for: pieces of sequences, V, groups, zero bubble.
+  EXPECT_EQ(kind("--interleave-group-size 3"), "\"1f1b\"");
+  EXPECT_EQ(kind("--enable-1f1b-v --num-seq-splits 2"), "seq1f1b");
+  EXPECT_EQ(kind("--zero-bubble-v-schedule --num-seq-splits 2"), "seq1f1b");
+  EXPECT_EQ(kind("--interleave-group-size 3 --enable-1f1b-v"), "\"1f1b-v\"");
+  EXPECT_EQ(kind("--interleave-group-size 3 --enable-zero-bubble "
+                 "--zero-bubble-max-pending-backward 8"),
+            "zb-1p-auto");
+  EXPECT_EQ(kind("--num-layers-per-virtual-pipeline-stage 3 --interleave-group-size 9",
+                 "schedule.params"),
+            "{interleave_group_size: 4}");
   // How much memory there is, only the run finds out.
   EXPECT_THAT(refusal_of(pipeline + "--enable-zero-bubble"),
               AllOf(HasSubstr("E130"), HasSubstr("--zero-bubble-max-pending-backward auto")));

@@ -201,8 +201,21 @@ TEST(ShellScripts, WhatALauncherGetsAsOneWordIsACommand) {
 
 TEST(ShellScripts, APlaceholderInAngleBracketsTakesNoArgumentAway) {
   EXPECT_EQ(arguments("D=\"<path to data>\"\nC=\"train --data $D --a 1\"\neval $C"),
-            "data=[to, data] a=1");
+            "?data=<path to data> a=1");
+  EXPECT_EQ(arguments("train --h <hosts> x --a 1"), "?h=[<hosts>, x] a=1");
+  EXPECT_EQ(arguments("train --size <7B|13B> --b=<b> --a 1"), "?size=<7B|13B> ?b=<b> a=1");
+  EXPECT_EQ(arguments("A=(--data <path to data> --a <n>)\ntrain ${A[@]}"),
+            "?data=<path to data> ?a=<n>");
   EXPECT_EQ(arguments("train --a 1 > log --b 2 2>&1"), "a=1 b=2");
+  EXPECT_EQ(arguments("D=<path> (e.g., /a)\ntrain --a 1"), "a=1");
+  // Redirections are none.
+  for (const char* plain : {"< in > out", "<in >out", "<in>out", "<in 2> log", "<in &> log",
+                            "< in>out", "<in>/dev/null", "<(cat x)> log"})
+    EXPECT_EQ(arguments(std::string("train --a 1 ") + plain + " --b 2"), "a=1 b=2") << plain;
+  EXPECT_EQ(arguments("train --a 1 <in | train --b 2 > log"), "a=1 b=2");
+  EXPECT_EQ(arguments("train --a 1 <in\ntrain --b 2 x>\ny"), "a=1 b=[2, x]");
+  EXPECT_EQ(arguments("train --a 1 <"), "a=1");
+  EXPECT_EQ(arguments("train --a 1 <>"), "a=1");
 }
 
 TEST(ShellScripts, TheProgramEndsTheLastValueOfALauncher) {
