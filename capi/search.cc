@@ -11,7 +11,7 @@
 #include "capi/answer.h"
 #include "report/html/page.h"
 #include "report/text/search.h"
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
 #include "scenarios/search/store_folder.h"
 #include "stepcast/build.h"
 #include "stepcast/page_facts.h"

@@ -10,8 +10,8 @@
 #include <array>
 #include <set>
 
-#include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/import.h"
 #include "scenarios/frameworks/run_log.h"
 
 namespace stepcast {

@@ -14,9 +14,9 @@
 #include <set>
 
 #include "scenarios/frameworks/composition.h"
-#include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/interpolation.h"
+#include "scenarios/frameworks/megatron/import.h"
 
 namespace stepcast {
 namespace {

@@ -23,7 +23,7 @@ FOREIGN = {
     *scratch.FILES,
 }
 # Where options stand that `stepcast --help` does not print: scripts, the measuring program, Megatron's arguments.
-SOURCES = ("tools/*", "tools/command/**/*.cc", "calibrate/measure/**/*.cc", "tools/runs/*.cc", "scenarios/frameworks/import_megatron.cc",
+SOURCES = ("tools/*", "tools/command/**/*.cc", "calibrate/measure/**/*.cc", "tools/runs/*.cc", "scenarios/frameworks/megatron/import.cc",
            "scenarios/frameworks/imports/*", "tests/data/imports/*")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*")
 

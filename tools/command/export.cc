@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "report/json/writer.h"
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 

@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 
 #include "report/text/search.h"
-#include "scenarios/frameworks/export_layout.h"
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
+#include "scenarios/frameworks/megatron/export_layout.h"
 #include "sim/system_error.h"
 #include "tools/command/output.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts in words of other frameworks: what they cannot be told is not written.
-#include "scenarios/frameworks/export_layout.h"
+#include "scenarios/frameworks/megatron/export_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
 #include "scenarios/schema/keys.h"
 #include "tests/scenarios/loading.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments for Megatron, and that reading them gives the scenario they were written from.
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron's arguments: what each row of the table becomes.
-#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/megatron/import.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/frameworks/megatron_program.h"
+#include "scenarios/frameworks/megatron/program.h"
 #include "tests/scenarios/frameworks/imported.h"
 
 namespace stepcast::import_program_test {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron's arguments: which of them cost, and the forms in which they are kept but for scripts
-// (import_megatron_script.cc).
+// (script.cc).
 //
 // import_megatron_args reads a script or command line, the list that Megatron prints, YAML or JSON;
 // import_megatron_log the list in a log, and what the log measured (run_log.h).  What the arguments
-// become is in import_megatron_scenario.cc.
-#include "scenarios/frameworks/import_megatron.h"
+// become is in scenario.cc.
+#include "scenarios/frameworks/megatron/import.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@
 #include <cmath>
 #include <map>
 
-#include "scenarios/frameworks/import_megatron_script.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/script.h"
 #include "scenarios/frameworks/run_log.h"
 #include "sim/text.h"
 #include "sim/units.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/export_layout.h"
+#include "scenarios/frameworks/megatron/export_layout.h"
 
 #include <algorithm>
 #include <array>

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "scenarios/frameworks/hybrid_pattern.h"
-#include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/hybrid_pattern.h"
+#include "scenarios/frameworks/megatron/parts.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // draft_megatron: what Megatron's arguments become.  Each part of a scenario is in a file of its
-// own (import_megatron_parts.h); here are whose software it is and how many GPUs ran.
+// own (parts.h); here are whose software it is and how many GPUs ran.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "scenarios/frameworks/hybrid_pattern.h"
-#include "scenarios/frameworks/import_megatron.h"
-#include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/hybrid_pattern.h"
+#include "scenarios/frameworks/megatron/import.h"
+#include "scenarios/frameworks/megatron/parts.h"
 
 namespace stepcast {
 

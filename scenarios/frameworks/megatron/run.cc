@@ -6,8 +6,8 @@
 #include <array>
 #include <limits>
 
-#include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/parts.h"
 #include "scenarios/schema/keys.h"
 
 namespace stepcast {

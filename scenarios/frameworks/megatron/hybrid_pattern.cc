@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/hybrid_pattern.h"
+#include "scenarios/frameworks/megatron/hybrid_pattern.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which command of a script trains, and what of its arguments the script leaves open.
-#include "scenarios/frameworks/import_megatron_script.h"
+#include "scenarios/frameworks/megatron/script.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "scenarios/frameworks/import_megatron.h"
-#include "scenarios/frameworks/megatron_program.h"
+#include "scenarios/frameworks/megatron/import.h"
+#include "scenarios/frameworks/megatron/program.h"
 #include "scenarios/frameworks/run_log.h"
 #include "scenarios/frameworks/shell/script.h"
 #include "sim/text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/export_megatron.h"
+#include "scenarios/frameworks/megatron/export.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <charconv>
 
-#include "scenarios/frameworks/export_layout.h"
+#include "scenarios/frameworks/megatron/export_layout.h"
 
 namespace stepcast {
 namespace {

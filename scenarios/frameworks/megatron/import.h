@@ -13,7 +13,7 @@
 #include "scenarios/frameworks/import_draft.h"
 #include "scenarios/frameworks/import_run.h"
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/megatron_program.h"
+#include "scenarios/frameworks/megatron/program.h"
 
 namespace stepcast {
 

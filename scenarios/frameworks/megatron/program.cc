@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/frameworks/megatron_program.h"
+#include "scenarios/frameworks/megatron/program.h"
 
 #include <algorithm>
 #include <string>
@@ -9,8 +9,6 @@
 
 namespace stepcast {
 namespace {
-
-using Trains = MegatronProgram::Trains;
 
 // What a row compares: names are in small letters and without ".py".
 enum class Place : unsigned char {
@@ -28,12 +26,12 @@ struct ProgramRow {
 };
 
 constexpr MegatronProgram not_simulated(std::string_view what, std::string_view needs = {}) {
-  return {Trains::other, what, needs};
+  return {MegatronProgram::Trains::other, what, needs};
 }
 constexpr MegatronProgram leaves_out(std::string_view what) {
-  return {Trains::decoder, what};
+  return {MegatronProgram::Trains::decoder, what};
 }
-constexpr MegatronProgram kNothing{Trains::nothing};
+constexpr MegatronProgram kNothing{MegatronProgram::Trains::nothing};
 
 constexpr std::string_view kImages = "a model of images";
 constexpr std::string_view kHead = "a head for a task";
@@ -60,14 +58,14 @@ constexpr ProgramRow kPrograms[] = {
     {Place::begins, "finetune_huggingface", not_simulated(kTransformers)},
     {Place::begins, "train_huggingface", not_simulated(kTransformers)},
     {Place::begins, "train_rl", not_simulated("training by preferences or rewards")},
-    {Place::begins, "pretrain_bert", {Trains::encoder}},
-    {Place::begins, "pretrain_t5", {Trains::encoder_decoder}},
-    {Place::begins, "pretrain_gpt", {Trains::decoder}},
-    {Place::begins, "pretrain_llama", {Trains::decoder}},
-    {Place::begins, "pretrain_mamba", {Trains::decoder}},
-    {Place::begins, "pretrain_hybrid", {Trains::decoder}},
-    {Place::begins, "finetune_gpt", {Trains::decoder}},
-    {Place::begins, "finetune_llama", {Trains::decoder}},
+    {Place::begins, "pretrain_bert", {MegatronProgram::Trains::encoder}},
+    {Place::begins, "pretrain_t5", {MegatronProgram::Trains::encoder_decoder}},
+    {Place::begins, "pretrain_gpt", {MegatronProgram::Trains::decoder}},
+    {Place::begins, "pretrain_llama", {MegatronProgram::Trains::decoder}},
+    {Place::begins, "pretrain_mamba", {MegatronProgram::Trains::decoder}},
+    {Place::begins, "pretrain_hybrid", {MegatronProgram::Trains::decoder}},
+    {Place::begins, "finetune_gpt", {MegatronProgram::Trains::decoder}},
+    {Place::begins, "finetune_llama", {MegatronProgram::Trains::decoder}},
     {Place::begins, "pretrain", {}},
     {Place::begins, "finetune", {}},
     {Place::begins, "train", {}},

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "model/plan.h"
-#include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/parts.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

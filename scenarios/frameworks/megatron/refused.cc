@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/megatron/parts.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
