@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that draft_megatron (import_megatron.h) puts a scenario together of, a file each.
+// The parts that draft_megatron (import.h) puts a scenario together of, a file each.
 #pragma once
 
 #include <cstdint>
