@@ -290,8 +290,8 @@ class ProgramNames {
 // What a command trains.
 struct Training {
   MegatronProgram does{};
-  bool is_open =
-      false;  // the values of a variable train different things, or its name is not known
+  // The values of a variable train different things, or the program's name is not known.
+  bool is_open = false;
 };
 
 Training training_of(const ProgramNames& names, const std::vector<ShellArgument>& arguments) {
