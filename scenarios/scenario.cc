@@ -326,7 +326,7 @@ std::vector<std::string> ScenarioDocument::files() const {
   // A case or an axis may name a file under any of these keys.
   const auto add_files = [&](auto& self, const Value& value) -> void {
     std::error_code none;
-    if (value.is_scalar() && !value.text.empty()) {
+    if (value.text.find_first_not_of("0123456789") != std::string::npos) {  // lists are of numbers
       std::string path = files_.place_of(value.text, value.mark);
       if (std::filesystem::is_regular_file(path, none)) all.push_back(std::move(path));
     }

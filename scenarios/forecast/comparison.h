@@ -31,8 +31,8 @@ struct CompareOptions {
   bool record = false;                 // every op, for reports; else results have none
   bool keep_names = false;             // ComparedScenario::file, whatever the scenarios are called
   int jobs = 1;                        // threads; the answer is the same for any number
-  // How many cases are done of how many, before each, on the caller's thread; what it throws passes
-  // through.
+  // How many cases came before each, of how many, on the caller's thread before any thread begins
+  // it; what it throws passes through.
   Progress progress{};
   // Called on the caller's thread with each case that was run, in order, while its result has all
   // ops.  An InputError that it throws

@@ -304,6 +304,10 @@ void refuse_existing(const std::string& path, bool force) {
     io_error("E501", "'" + path + "' exists already", path, "--force overwrites it");
 }
 
+bool writes_files(const Arguments& args) {
+  return !(args.output.empty() && args.html.empty() && args.svg.empty() && args.trace.empty());
+}
+
 void refuse_overwriting(std::span<const std::string> read, const Arguments& args) {
   namespace fs = std::filesystem;
   std::error_code none;  // of a file that is not there: it is no other
@@ -323,6 +327,7 @@ void refuse_overwriting(std::span<const std::string> read, const Arguments& args
 }
 
 void refuse_overwriting(const Arguments& args) {
+  if (!writes_files(args)) return;
   std::vector<std::string> read = args.files;
   read.insert(read.end(), args.given.begin(), args.given.end());
   for (const std::string* file : {&args.log, &args.calibrate.plan, &args.schedule.stages})

@@ -87,9 +87,11 @@ void remove_temporary_files() noexcept;
 // anything to write.  Throws InputError E501.
 void refuse_existing(const std::string& path, bool force);
 
-// No command replaces what it reads: an output (--output, --html, --svg, --trace) that is one of
-// these files is refused, with or without --force, as is a folder (--out) whose answer of an
-// earlier search has one of them.  Throws InputError E502.
+// Whether the command line names an output: --output, --html, --svg, --trace.
+bool writes_files(const Arguments& args);
+// No command replaces what it reads: an output that is one of these files is refused, with or
+// without --force, as is a folder (--out) whose answer of an earlier search has one of them. Throws
+// InputError E502.
 void refuse_overwriting(std::span<const std::string> read, const Arguments& args);
 // The same for the files that the command line names.
 void refuse_overwriting(const Arguments& args);

@@ -90,7 +90,7 @@ ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
       file == "-" ? ScenarioDocument::of_text(standard_input(), shown_name(file), args.root)
                   : ScenarioDocument::of_file(path, args.root);
   document.set(options);
-  refuse_overwriting(document.files(), args);
+  if (writes_files(args)) refuse_overwriting(document.files(), args);
   return document;
 }
 
