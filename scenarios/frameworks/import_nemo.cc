@@ -114,7 +114,7 @@ class NemoFile {
   // Keys of the model that Megatron has no argument for.
   void draft(ScenarioDraft& draft) const {
     if (sees_) draft.left_out("model.mm_cfg");
-    if (!parallel_) return;
+    if (!parallel_ || !of_falcon_) return;
     draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
     draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});
   }
@@ -191,6 +191,11 @@ class NemoFile {
       if (python_whole(v).value_or(0) > 0) add("recompute_num_layers", a);
       return true;
     }
+    if (n == "model.name") {
+      of_falcon_ = v == "megatron_falcon_gpt";
+      ignore(a);
+      return true;
+    }
     if (n == "model.mcore_customization_config.parallel_attention") {
       if (v == "True" || v == "true") parallel_ = a;
       return true;
@@ -222,12 +227,13 @@ class NemoFile {
     struct Part {
       std::string_view key, part;
     };
-    constexpr std::array<Part, 6> kParts{
+    constexpr std::array<Part, 7> kParts{
         {{"model.hyena.", "layers of convolutions (Hyena)"},
          {"model.retro.", "retrieval (RETRO)"},
          {"model.dec_cross_attention", "retrieval (RETRO)"},
          {"model.virtual_prompt_style", "training of a part of the parameters"},
          {"model.kd_teacher_restore_from_path", "learning from another model"},
+         {"model.data.hard_negatives_to_train", "training of embeddings by pairs of texts"},
          {"model.output_sequence", "training by preferences or rewards"}}};
     std::vector<std::string_view> refused;
     const auto refuse = [&](std::string_view part, const Argument& a) {
@@ -239,7 +245,9 @@ class NemoFile {
     };
     for (const Argument& a : all) {
       // What is yet to be said ("???") is there.
-      const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
+      // So is a teacher, which no other configurations name.
+      const bool null = (a.value.kind == Value::Kind::null || a.value.text == "null") &&
+                        !a.name.starts_with("model.kd_teacher");
       for (const Part& p : kParts)
         if (a.name.starts_with(p.key) && !null) refuse(p.part, a);
       if (a.name.starts_with("model.model_transform") && !is_off(a))
@@ -276,6 +284,11 @@ class NemoFile {
   bool tokenizer(const Argument& a) {
     if (a.name == "model.tokenizer.type") {
       add("tokenizer_type", a);
+      return true;
+    }
+    if (a.name == "model.tokenizer.model") {  // wherever it lies, its name may be known
+      if (a.value.is_scalar() && a.value.text != "null" && a.value.text != "???")
+        put({"tokenizer_model", a.written, a.value});
       return true;
     }
     if (a.name == "model.tokenizer.vocab_size") {
@@ -341,6 +354,7 @@ class NemoFile {
   std::set<std::string, std::less<>> names_;  // of all_
   bool newer_ = false;
   bool sees_ = false;                 // with an encoder of images, whose sizes are in another file
+  bool of_falcon_ = false;            // layers that may stand side by side; no others read that
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
   bool two_norms_ = false;            // ... each with a norm of its own
   std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's

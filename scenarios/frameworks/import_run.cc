@@ -18,13 +18,13 @@ namespace {
 
 using Importer = void (*)(const ImportSources&, const ImportCluster&, ScenarioDraft&,
                           ImportCounts&);
-constexpr std::array<std::string_view, 11> kKinds{
-    "hf",        "megatron-args", "megatron-log", "bridge",   "nemo",    "torchtitan",
-    "deepspeed", "accelerate",    "axolotl",      "nanotron", "gpt-neox"};
+constexpr std::array<std::string_view, 12> kKinds{
+    "hf",        "megatron-args", "megatron-log", "bridge",   "nemo",     "torchtitan",
+    "deepspeed", "accelerate",    "axolotl",      "nanotron", "gpt-neox", "primus"};
 constexpr std::array<Importer, kKinds.size()> kImporters{
     import_hf,      import_megatron_args, import_megatron_log, import_bridge,
     import_nemo,    import_torchtitan,    import_deepspeed,    import_accelerate,
-    import_axolotl, import_nanotron,      import_neox};
+    import_axolotl, import_nanotron,      import_neox,         import_primus};
 
 // Names that files of every model have.
 constexpr std::array<std::string_view, 8> kUsualNames{

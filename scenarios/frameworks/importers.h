@@ -67,6 +67,13 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                      ImportCounts& counts);
 void import_neox(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                  ImportCounts& counts);
+void import_primus(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                   ImportCounts& counts);
+
+// The scenario of torchtitan's values, whatever file they are in.  Adds E330 where there are none,
+// E332 for models that are not known.
+void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCluster& cluster,
+                      ScenarioDraft& draft, ImportCounts& counts);
 
 // Rows of what DeepSpeed shards and moves to the host, which files of its users have too.
 std::span<const CostArgument> deepspeed_sharding();

@@ -79,6 +79,14 @@ bool is_neox(const Value& v) {
                      "gpt_j_residual", "gpt-j-residual", "attention_config", "attention-config"});
 }
 
+// Primus: a trainer that says its framework.
+bool is_primus(const Value& v) {
+  const Value* modules = v.find("modules");
+  return modules != nullptr &&
+         std::any_of(modules->members.begin(), modules->members.end(),
+                     [](const Member& m) { return m.value.find("framework") != nullptr; });
+}
+
 // The configuration of NeMo's launcher, put together from groups of files.
 bool is_nemo_launcher(const Value& v) {
   const Value* defaults = v.find("defaults");
@@ -90,6 +98,7 @@ bool is_nemo_launcher(const Value& v) {
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
   if (is_nemo_launcher(v)) return "nemo";
+  if (is_primus(v)) return "primus";
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
   if (is_neox(v)) return "gpt-neox";

@@ -481,10 +481,36 @@ TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
   EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
   EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
               ElementsAre(HasSubstr("learning from another model")));
-  EXPECT_GT(imported("nemo", nemo("  kd_teacher_restore_from_path: null\n"
-                                  "  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
+  // The program that reads it stops without a teacher.
+  EXPECT_EQ(import_failure("nemo", nemo("  kd_teacher_restore_from_path: null\n")).codes, "E130");
+  EXPECT_GT(imported("nemo", nemo("  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
                 .parameters,
             0);
+}
+
+TEST(ImportNemo, EmbeddingsOfTextsAreRefusedByName) {
+  EXPECT_THAT(import_failure("nemo", nemo("  data: {hard_negatives_to_train: 4}\n")).lines,
+              ElementsAre(HasSubstr("pairs of texts")));
+}
+
+// Others may have the key, and do not read it.
+TEST(ImportNemo, OnlyFalconsLayersStandSideBySide) {
+  const std::string beside = "  mcore_customization_config: {parallel_attention: true}\n";
+  EXPECT_EQ(value_of(imported("nemo", nemo(beside)), "model.parallel_attn"), "");
+  EXPECT_EQ(value_of(imported("nemo", nemo(beside + "  name: megatron_falcon_gpt\n")),
+                     "model.parallel_attn"),
+            "true");
+}
+
+TEST(ImportNemo, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
+  const auto vocab = [](const std::string& tokenizer) {
+    return value_of(imported("nemo", nemo("  tokenizer: " + tokenizer + "\n")), "model.vocab_size");
+  };
+  EXPECT_EQ(vocab("{library: huggingface, type: mistralai/Mixtral-8x7B-v0.1}"), "32000");
+  EXPECT_EQ(
+      vocab("{library: sentencepiece, type: null, model: \"${data}/llama/llama_tokenizer.model\"}"),
+      "32000");
+  EXPECT_EQ(vocab("{library: sentencepiece, type: null, model: \"???\"}"), "128256");  // assumed
 }
 
 TEST(ImportNemo, AdaptersOfNemo2AreRefused) {
