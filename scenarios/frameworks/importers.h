@@ -26,6 +26,7 @@ struct ImportSources {
   std::span<const std::string> given{};                        // ImportRequest::given
   std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
   std::function<std::optional<std::string>(std::string_view)> files{};  // ImportRequest::files
+  std::string folder{};                                                 // ImportRequest::folder
 
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
