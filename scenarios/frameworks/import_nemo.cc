@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/composition.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/interpolation.h"
@@ -49,6 +50,7 @@ constexpr NemoName kNemoNames[] = {
     {"model.ub_tp_comm_overlap", "tp_comm_overlap"},
     {"model.bias_dropout_add_fusion", "bias_dropout_fusion"},
     {"model.override_vocab_size", "padded_vocab_size"},
+    {"model.share_decoder_tokens_head_embeddings", "share_embeddings_and_output_weights"},
     {"model.optim.overlap_grad_sync", "overlap_grad_reduce"},
     {"model.optim.overlap_param_sync", "overlap_param_gather"},
     {"trainer.strategy.gradient_accumulation_fusion", "gradient_accumulation_fusion"},
@@ -270,6 +272,10 @@ class NemoFile {
                a);
       if (a.name == "model.mm_cfg.llm.freeze" && !is_off(a))
         refuse("training of a part of the parameters", a);
+      const bool stack = a.name == "model.encoder_arch" || a.name == "model.decoder_arch" ||
+                         a.name == "model.encoder.arch" || a.name == "model.decoder.arch";
+      if (stack && !is_null(a) && a.value.text != "transformer")
+        refuse("an encoder or a decoder of another kind", a);
       const bool names =
           a.name == "name" || a.name == "run.name" || a.name == "model.tokenizer.type";
       if (names && (a.value.text.find("griffin") != std::string::npos ||
@@ -302,6 +308,10 @@ class NemoFile {
         put({"tokenizer_model", a.written, a.value});
       return true;
     }
+    if (a.name == "model.tokenizer.num_sentinel_tokens") {
+      add("vocab_extra_ids", a);
+      return true;
+    }
     if (a.name == "model.tokenizer.vocab_size") {
       add("vocab_size", a);
       return true;
@@ -328,10 +338,15 @@ class NemoFile {
     put({a.name, a.written, a.value});
   }
 
-  // T5: `encoder` and `decoder` are mappings of the same keys.
+  // T5: `encoder` and `decoder` are mappings of the same keys; in 2022 one set of keys for both,
+  // with `decoder_arch`.
   void add_stacks(const Value& model) {
     const Value* encoder = model.find("encoder");
     const Value* decoder = model.find("decoder");
+    if (const Value* both = model.find("num_layers");
+        both != nullptr && model.find("decoder_arch") != nullptr)
+      for (const char* name : {"encoder_num_layers", "decoder_num_layers"})
+        add(name, {name, "model.num_layers", *both});
     if (!is_mapping(encoder) || !is_mapping(decoder) || encoder->find("num_layers") == nullptr)
       return;
     for (Argument a : flatten(*encoder)) {

@@ -15,8 +15,10 @@
 #include <array>
 #include <iterator>
 #include <optional>
+#include <tuple>
 #include <utility>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/import.h"
 #include "sim/text.h"

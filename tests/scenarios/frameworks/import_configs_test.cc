@@ -121,6 +121,16 @@ TEST(ImportNeox, PartsThatAreNotModelledAreNoImpossibleOnes) {
       "512");
 }
 
+// It stands in another file mostly.
+TEST(ImportNeox, ATokenizerThatTheFileDoesNotNameIsAssumed) {
+  const ImportedRun none = imported("auto", neox("train_iters: 10"));
+  EXPECT_EQ(value_of(none, "model.vocab_size"), "50257");
+  EXPECT_THAT(notes(none), HasSubstr("model.vocab_size: 50257 is assumed"));
+  const ImportedRun named = imported("auto", neox("tokenizer_type: GPT2BPETokenizer"));
+  EXPECT_EQ(value_of(named, "model.vocab_size"), "50257");
+  EXPECT_THAT(notes(named), Not(HasSubstr("model.vocab_size")));
+}
+
 // calculate_batch_parameters()
 TEST(ImportNeox, WhatTheBatchDoesNotSayFollowsFromTheRest) {
   const auto of = [](const std::string& batch) {
@@ -571,6 +581,21 @@ TEST(ImportNemo, WhatTrainsNoLanguageModelIsRefusedByName) {
   EXPECT_GT(
       imported("auto", nemo("  optim: {name: adam}\n") + "inference: {greedy: true}\n").parameters,
       0);
+}
+
+// Until 2022 one set of keys was for the encoder and the decoder.
+TEST(ImportNemo, AnEncoderAndADecoderMayShareTheirKeys) {
+  const std::string stacks = "  encoder_arch: transformer\n  decoder_arch: transformer\n";
+  const ImportedRun run = imported(
+      "nemo", nemo(stacks + "  data: {seq_length_dec: 128}\n"
+                            "  tokenizer: {type: BertWordPieceCase, num_sentinel_tokens: 100}\n"));
+  EXPECT_EQ(value_of(run, "model.num_encoder_layers"), "4");
+  EXPECT_EQ(value_of(run, "model.num_decoder_layers"), "4");
+  EXPECT_EQ(value_of(run, "model.vocab_size"), "29096");
+  EXPECT_THAT(
+      import_failure("nemo", nemo("  encoder_arch: perceiver\n  decoder_arch: transformer\n"))
+          .lines,
+      ElementsAre(HasSubstr("encoder_arch")));
 }
 
 TEST(ImportNemo, EmbeddingsOfTextsAreRefusedByName) {
