@@ -24,7 +24,7 @@ struct Case {
 const std::vector<Case> kCases = {
     {"gpt-13b-8xa100"},
     {.example = "gpt3-175b-64xa100", .all_ranks = true},
-    {"straggler", {{"replicas", "2"}}},
+    {"straggler", {{"replicas", "1"}}},
     {"routing", {{"replicas", "2"}}},
     {"routing", {{"replicas", "1"}, {"contention.interference", "on"}}},
     {"deepseek-v3-2048xh800"},
@@ -55,13 +55,10 @@ std::vector<std::string> answers_of(int threads) {
   return answers;
 }
 
-TEST(Threads, FourTwoAndOneGiveTheSameAnswers) {
+TEST(Threads, FourAndOneGiveTheSameAnswers) {
   // Four first: what a process reads once is read while others ask for it.
-  const std::vector<std::string> four = answers_of(4), two = answers_of(2), one = answers_of(1);
-  for (size_t i = 0; i < kCases.size(); ++i) {
-    EXPECT_EQ(four[i], one[i]) << kCases[i].example;
-    EXPECT_EQ(two[i], one[i]) << kCases[i].example;
-  }
+  const std::vector<std::string> four = answers_of(4), one = answers_of(1);
+  for (size_t i = 0; i < kCases.size(); ++i) EXPECT_EQ(four[i], one[i]) << kCases[i].example;
 }
 
 }  // namespace

@@ -80,6 +80,13 @@ def check_blanks(root):
             yield f"{name}:{number}: blanks at the end of the line"
 
 
+def check_file_names(root):
+    """Names that need no quotes in a shell.  One with blanks is mostly a line that was redirected by mistake."""
+    for path in files(root):
+        if not re.fullmatch(r"[\w.+@-]+", path.name, re.ASCII):
+            yield f"{path.relative_to(root)}:1: the file's name has other characters than letters, digits and . + @ - _"
+
+
 def check_reflow(root):
     """No comment that a formatter broke in the wrong place: a title cut off its rule, or a word or
     two alone between long lines."""

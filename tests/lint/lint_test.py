@@ -131,6 +131,12 @@ class SourceText(TreeTest):
         self.write("sim/a.cc", "\nint\ta;\n")
         self.expect_complaint("sim/a.cc:2: tab", *self.lint("blanks"))
 
+    def test_names_of_files_with_blanks(self):
+        self.write("sim/a.cc", "int a;\n")
+        self.expect_clean(*self.lint("file_names"))
+        self.write("here | what was meant", "int a;\n")
+        self.expect_complaint("here | what was meant:1: the file's name", *self.lint("file_names"))
+
     def test_comments_that_a_formatter_broke(self):
         long = "// " + "word " * 17 + "words"
         rule = "// " + "-" * 80

@@ -713,7 +713,9 @@ TEST(Search, ConstraintsLeaveOutWhatCannotKeepThem) {
     SCOPED_TRACE(constraint);
     LoadOptions hard;
     hard.set = {{"search.constraints", constraint}, {"search.objective", "peak_memory"}};
-    ScenarioDocument d = document(spaces().front().text);
+    ScenarioDocument d = document(scenario(
+        "llama3-8b", 8, "dgx-h100 x 2", 32, 2048,
+        "memory_margin: 20%, space: {parallel.cp: 1, batch.micro: 1, parallel.tp: [1, 4]}"));
     d.set(hard);
     const SearchAnswer safe = search_layouts(d, {}, quick());
     const SearchAnswer all = search_layouts(d, {}, quick(true));
