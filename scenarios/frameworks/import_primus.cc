@@ -107,7 +107,11 @@ class PrimusTree {
     Value all = mapping();
     const std::string folder = name->substr(0, name->rfind('/') + 1);
     if (const Value* list = own.find("extends"); list != nullptr)
-      for (const Value& other : list->is_scalar() ? std::vector{*list} : list->items) {
+      for (const Value& other :
+           list->kind == Value::Kind::sequence ? list->items : std::vector{*list}) {
+        if (other.kind == Value::Kind::null) continue;
+        if (!other.is_scalar())
+          return fail("E331", "'extends' must be the names of files", other.mark, {});
         std::optional<Value> base = read(folder + other.text, other.mark, level + 1);
         if (!base) return {};
         merge(all, std::move(*base));
@@ -213,8 +217,13 @@ std::optional<Value> primus_values(const Value& trainer, const ImportSources& in
            (m.key == "model" && !m.value.is_mapping());
   });
   merge(all, std::move(beside));
-  if (const Value* own = trainer.find("overrides"); own != nullptr && own->is_mapping())
-    merge(all, *own);
+  const Value* own = trainer.find("overrides");
+  if (own == nullptr || own->kind == Value::Kind::null) return all;
+  if (!own->is_mapping()) {
+    in.problems.add("E331", "'overrides' must be a mapping of names to values", own->mark);
+    return {};
+  }
+  merge(all, *own);
   return all;
 }
 

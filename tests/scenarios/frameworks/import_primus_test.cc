@@ -216,6 +216,13 @@ TEST(ImportPrimus, KernelsOfItsOwnAreLeftOutAloud) {
 }
 
 TEST(ImportPrimus, FilesOfAnotherShapeAreRefused) {
+  for (const char* extends : {"extends: {a: b}\n", "extends: [[base.yaml]]\n"})
+    EXPECT_THAT(refusal(trainer(kTrainer, tree("", extends))), HasSubstr("E331")) << extends;
+  EXPECT_NO_THROW(run_of("", tree("", "extends: null\n")));
+  EXPECT_THAT(refusal(trainer("modules: {t: {framework: megatron, config: c.yaml, model: m.yaml, "
+                              "overrides: 3}}\n",
+                              tree())),
+              AllOf(HasSubstr("E331"), HasSubstr("overrides")));
   for (const char* text : {"modules: 3\n", "modules: {t: {config: a}}\n", "[1, 2]\n", "a: b\n"})
     EXPECT_THAT(refusal(trainer(text, {})), HasSubstr("E330")) << text;
   EXPECT_THAT(refusal(trainer("modules: {t: {framework: megatron, config: a.yaml}}\n", {})),
