@@ -165,9 +165,15 @@ class WrittenCheck {
 
 namespace {
 
+[[noreturn]] void refuse_mistaken(const MistakenFile& mistaken, const std::string& file) {
+  throw file_error("E330", "this is " + mistaken.what, file, mistaken.help);
+}
+
 std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
   const std::string_view kind = kind_of_file(request.text);
   if (!kind.empty()) return kind;
+  if (const auto mistaken = mistaken_file(request.text, "auto", request.file))
+    refuse_mistaken(*mistaken, request.file);
   throw file_error(
       "E330", "which tool this file is of cannot be told from its content", request.file,
       "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end())));
@@ -222,6 +228,8 @@ ImportedRun import_run(const ImportRequest& request) {
   try {
     problems.throw_if_any();
   } catch (InputError& e) {
+    if (const auto mistaken = mistaken_file(request.text, name, request.file))
+      refuse_mistaken(*mistaken, request.file);
     rethrow_with_notes(std::move(e), draft.notes());
   }
 

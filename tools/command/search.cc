@@ -144,7 +144,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(search_csv(answer.result));
   else
     write_stdout(search_text(answer.result, style));
-  if (folder) folder->write(answer);
+  if (folder) folder->write(answer, "stepcast search " + scenario_words(args.file, args));
   if (!args.html.empty()) write_page_of(answer, args);
   if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
