@@ -14,6 +14,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/nemo_purpose.h"
 #include "scenarios/frameworks/toml_values.h"
 
 namespace stepcast {
@@ -61,12 +62,9 @@ std::string_view kind_of_sections(const Value& v, const Value& model) {
         has_key(*model.find("config"), {"_target_", "num_layers"}))
       return "nemo";
     const bool trains = has_key(model, {"micro_batch_size", "global_batch_size", "optim"});
-    const bool of_images = has_key(model, {"unet_config", "first_stage_config", "vision", "unet",
-                                           "vision_pretraining_type", "unet_type"});
-    return (layout || sizes) && trains && !of_images ? "nemo" : "";
+    return (layout || sizes) && trains ? "nemo" : "";
   }
-  if (is_mapping_at(v, "run"))
-    return {};  // NeMo's launcher: what is converted, evaluated, exported
+  if (is_mapping_at(v, "run")) return {};  // NeMo's launcher: other files of its stages
   const bool sections = has_key(v, {"train", "ddp", "dist", "mixed_precision", "comm_overlap",
                                     "dataset", "checkpoint", "recipe", "optimizer"});
   return layout || sizes || (sections && has_key(model, {"seq_length"})) ? "bridge" : "";
@@ -80,6 +78,14 @@ bool is_neox(const Value& v) {
                      "gpt_j_residual", "gpt-j-residual", "attention_config", "attention-config"});
 }
 
+// Primus: a trainer that says its framework.
+bool is_primus(const Value& v) {
+  const Value* modules = v.find("modules");
+  return modules != nullptr &&
+         std::any_of(modules->members.begin(), modules->members.end(),
+                     [](const Member& m) { return m.value.find("framework") != nullptr; });
+}
+
 // The configuration of NeMo's launcher, put together from groups of files.
 bool is_nemo_launcher(const Value& v) {
   const Value* defaults = v.find("defaults");
@@ -91,6 +97,7 @@ bool is_nemo_launcher(const Value& v) {
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
   if (is_nemo_launcher(v)) return "nemo";
+  if (is_primus(v)) return "primus";
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
   if (is_neox(v)) return "gpt-neox";
@@ -101,6 +108,7 @@ std::string_view kind_of_mapping(const Value& v) {
     return "deepspeed";
   for (const std::string_view section : {"MODEL_ARGS", "model_args", "arguments", "args"})
     if (is_mapping_at(v, section)) return "megatron-args";
+  if (other_purpose_of_nemo(v)) return "nemo";  // which refuses it by name
   const Value* model = v.find("model");
   if (model != nullptr && is_mapping_at(*model, "model_config")) return "nanotron";
   const bool parts = has_key(v, {"training", "parallelism"});
@@ -123,7 +131,9 @@ bool looks_like_toml(std::string_view text) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+    if (line.starts_with('[')) line = line.substr(0, line.find('#'));
+    while (!line.empty() && std::string_view(" \t\r").find(line.back()) != line.npos)
+      line.remove_suffix(1);
     if (line.size() > 2 && line.front() == '[' && line.back() == ']' &&
         line.find_first_of(" ,\"'{}:") == std::string_view::npos)
       section = true;
@@ -146,6 +156,7 @@ Value mapping_of(const std::string& text) {
 }  // namespace
 
 std::string_view kind_of_file(const std::string& text) {
+  if (text.starts_with("\xEF\xBB\xBF")) return kind_of_file(text.substr(3));  // byte order mark
   if (!name_of_page(text).empty()) return {};
   const bool called = text.starts_with("#!");
   const Value v = called ? Value{} : mapping_of(text);
@@ -177,6 +188,7 @@ std::string_view kind_of_file(const std::string& text) {
 
 std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_view asked,
                                           const std::string& file) {
+  if (text.starts_with("\xEF\xBB\xBF")) return mistaken_file(text.substr(3), asked, file);
   const std::string name = escape_text(file);
   const std::string answer = "name a file of the tool, not what Stepcast said of it";
   if (const std::string page = name_of_page(text); !page.empty()) return MistakenFile{page, answer};

@@ -365,10 +365,12 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   // What --set says is what does not suit the file.
   const Key last = last_given(in, {"batch.global", "batch.micro"});
   const bool set = v.mark(last).source->kind == Source::Kind::set;
+  // Interleaved schedules run whole groups of pp microbatches, whatever else they run.
+  const int64_t groups = plan.vpp > 1 && unit <= kMostBatch ? unit * plan.pp : unit;
   v.refuse(
       "E203", set ? last : Key("batch.global"),
       fmt::format("batch.global = {} is not a multiple of micro*dp = {}", plan.global_batch, unit),
-      nearest_multiples(plan.global_batch, unit));
+      nearest_multiples(plan.global_batch, groups));
 }
 
 // Of the sequence whose length stands at `path`.

@@ -201,9 +201,10 @@ Scenario load(const std::string& file, const Arguments& args,
 }
 
 std::string scenario_words(const std::string& file, const Arguments& args) {
-  std::vector<std::string> words{file};
+  std::vector<std::string> words;
+  if (!args.root.empty()) words = {"--root", args.root};
+  words.push_back(shown_name(file));
   words.insert(words.end(), args.given.begin(), args.given.end());
-  if (!args.root.empty()) words.insert(words.end(), {"--root", args.root});
   for (const std::string& set : args.set) words.insert(words.end(), {"-s", set});
   std::string text;
   for (const std::string& word : words)

@@ -71,6 +71,11 @@ std::vector<std::string> run_words(const Arguments& args) {
   return words;
 }
 
+// Which search is about the same: of the file, with what was set beside it.
+std::string search_line(const std::string& file, const Arguments& args) {
+  return "`stepcast search " + scenario_words(file, args) + '`';
+}
+
 // With the scenario of the best layout.
 void write_page_of(SearchAnswer& answer, const Arguments& args) {
   answer.points.keep_first(kMostPagePoints);
@@ -144,7 +149,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(search_csv(answer.result));
   else
     write_stdout(search_text(answer.result, style));
-  if (folder) folder->write(answer, "stepcast search " + scenario_words(args.file, args));
+  if (folder) folder->write(answer, search_line(args.file, args));
   if (!args.html.empty()) write_page_of(answer, args);
   if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
@@ -155,7 +160,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
 std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus,
                           bool trains) {
   if (!trains) return {};
-  const std::string command = "`stepcast search " + escape_text(shown_name(file)) + '`';
+  const std::string command = search_line(file, args);
   const ScenarioDocument document = read_scenario(file, args);
   if (fits && gpus > 1 && document.tree().find("parallel") == nullptr)
     return "no layout is stated, so that every GPU is a replica: " + command + " finds the fastest";
@@ -175,9 +180,9 @@ Scenario load_or_advise(const std::string& file, const Arguments& args) {
     const ScenarioDocument document = read_scenario(file, args);
     if (document.tree().find("parallel") != nullptr || !all.back().note.empty()) throw;
     const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
-    all.back().note = "no layout is stated, so that every GPU is a replica: `stepcast search " +
-                      escape_text(shown_name(file)) + "` finds the fastest" +
-                      (layout ? "; one that fits is " + layout_text(*layout) : "");
+    all.back().note =
+        "no layout is stated, so that every GPU is a replica: " + search_line(file, args) +
+        " finds the fastest" + (layout ? "; one that fits is " + layout_text(*layout) : "");
     throw InputError(std::move(all));
   }
 }

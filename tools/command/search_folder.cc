@@ -97,7 +97,7 @@ std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
                           const std::string& search, const std::string& what, NamedFiles& files) {
   ScenarioDocument document = written;
   document.rename_files([&](const std::string& absolute) { return files.name_of(absolute); });
-  std::string text = fmt::format("# The layout that `{}` {}: {:.6g} s a step.\n", search, what,
+  std::string text = fmt::format("# The layout that {} {}: {:.6g} s a step.\n", search, what,
                                  to_seconds(l.step_time));
   for (const Member& m : document.tree().members)
     text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';
