@@ -193,16 +193,18 @@ ScenarioDocument read_scenario(Request& request) {
   const std::string root = request.text("root");
   const std::string file = config_in(request.text("file"));
   const std::string name = request.text("name");
+  const std::string path = request.text("path");  // what a text names is seen from its folder
   if (request.has("text") == !file.empty())
     request_error("E003", "the request names no scenario, or two",
                   "it has a \"file\", or a \"text\" with a \"name\"");
   LoadOptions options;
   options.set = request.pairs("set");
   if (auto imported = imported_scenario(file, root, options.set)) return *imported;
-  ScenarioDocument document =
-      file.empty()
-          ? ScenarioDocument::of_text(request.text("text"), name.empty() ? "<text>" : name, root)
-          : ScenarioDocument::of_file(file, root);
+  const std::string shown = name.empty() ? "<text>" : name;
+  ScenarioDocument document = file.empty()
+                                  ? ScenarioDocument::of_text(request.text("text"), shown, root,
+                                                              path.empty() ? shown : path)
+                                  : ScenarioDocument::of_file(file, root);
   document.set(options);
   return document;
 }

@@ -113,6 +113,7 @@ def size(model, overrides=None, *, gpu=None, tokens=None, mfu=None, search=True,
     request = {"set": [], "search": search}
     if isinstance(model, (Scenario, dict)):
         request.update(load(model, root=root).request)
+        request.pop("path", None)
         if "file" in request:
             request["model"] = request.pop("file")
     else:

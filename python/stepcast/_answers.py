@@ -137,12 +137,13 @@ class Comparison(Answered):
 class Layout(_records.Record):
     """One layout of a search's answer."""
 
-    __slots__ = ("_answer", "_index")
+    __slots__ = ("_answer", "_index", "_file")
 
-    def __init__(self, data, answer, index):
+    def __init__(self, data, answer, index, file):
         super().__init__(data)
         object.__setattr__(self, "_answer", answer)
         object.__setattr__(self, "_index", index)
+        object.__setattr__(self, "_file", file)  # of the search: from its folder files are seen
 
     def __reduce__(self):
         return _records.Record, (self._data,)
@@ -157,7 +158,7 @@ class Layout(_records.Record):
 
     def scenario(self):
         """Its scenario, for run() and the others."""
-        return _scenario.from_text(self.yaml(), "<layout>")
+        return _scenario.Scenario({"text": self.yaml(), "name": "<layout>", "path": self._file, "set": []})
 
 
 class Layouts(_records.Records):
@@ -178,7 +179,7 @@ class Search(Answered):
     @property
     def layouts(self):
         """All that the answer lists, best first; of several objectives the Pareto front."""
-        return Layouts(Layout(data, self._answer, i) for i, data in enumerate(self._data["best"]))
+        return Layouts(Layout(data, self._answer, i, self._data["scenario"]["file"]) for i, data in enumerate(self._data["best"]))
 
     @property
     def best(self):

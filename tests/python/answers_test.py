@@ -187,6 +187,15 @@ class Search(unittest.TestCase):
             "--top", "3", "--gpus", "16"))
         self.assertEqual(q.pareto(), q.layouts)
 
+    def test_its_layouts_name_files_as_the_scenario_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(Configs.CONFIG, folder + "/config.json")
+            path = pathlib.Path(folder, "my.yaml")
+            path.write_text("model: {hf: config.json, num_hidden_layers: 4}\ncluster: dgx-h100\nbatch: {global: 16, seq: 2048}\n")
+            best = sc.search(path, where="tp * pp <= 2", top=1).best
+            self.assertEqual(sc.run(best.scenario()).step_time_ps, best.step_time_ps)
+            self.assertEqual(sc.train(best.scenario(), tokens="1T").gpus, 8)
+
     def test_its_first_layout_runs_in_the_time_it_says(self):
         q = sc.search(case.MINIMAL, self.SETS, top=3)
         self.assertEqual(len(q.top(2)), 2)
