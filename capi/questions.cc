@@ -8,6 +8,8 @@
 
 #include "capi/answer.h"
 #include "report/text/size.h"
+#include "scenarios/document/config_folder.h"
+#include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
 #include "scenarios/forecast/size.h"
 #include "scenarios/frameworks/import_run.h"
@@ -37,6 +39,14 @@ void check_word(const char* key, const std::string& word, std::span<const std::s
                 (near.empty() ? "" : near + ' ') + "legal: " + join(legal));
 }
 
+// Throws InputError if it cannot be read.
+std::string text_of_file(const std::string& path) {
+  Problems problems;
+  const SourceRef source = ScenarioFiles(problems, {}).open_first(path);
+  problems.throw_if_any();
+  return source->text;
+}
+
 }  // namespace
 
 stepcast_answer size(Request& request) {
@@ -52,7 +62,7 @@ stepcast_answer size(Request& request) {
   if (options.mfu && options.tokens == 0)
     request_error("E003", "'mfu' is for GPU-days, and 'tokens' says of how many tokens",
                   "for example: 15T");
-  std::string model = request.text("model");
+  std::string model = config_in(request.text("model"));
   std::optional<std::string> text;
   if (request.has("text")) {
     text = request.text("text");
@@ -81,9 +91,20 @@ stepcast_answer import_run_file(Request& request) {
   ImportRequest asked;
   asked.kind = request.text("kind");
   asked.file = request.text("file");
-  asked.text = request.text("text");
+  if (request.has("text")) {
+    asked.text = request.text("text");
+  } else {  // a folder stands for its config.json
+    asked.file = config_in(asked.file);
+    asked.text = text_of_file(asked.file);
+    asked.folder = folder_of(asked.file);
+  }
   asked.model_file = request.text("model_file");
-  asked.model_text = request.text("model_text");
+  if (request.has("model_text")) {
+    asked.model_text = request.text("model_text");
+  } else if (!asked.model_file.empty()) {
+    asked.model_file = config_in(asked.model_file);
+    asked.model_text = text_of_file(asked.model_file);
+  }
   if (const std::string preset = request.text("preset"); !preset.empty()) {
     asked.cluster.preset = preset;
     asked.cluster.assumed = false;
@@ -92,7 +113,7 @@ stepcast_answer import_run_file(Request& request) {
   asked.set = request.pairs("set");
   request.check_all_read();
   if (asked.kind.empty()) request_error("E003", "the request has no 'kind'");
-  check_word("import of", asked.kind, import_kinds());
+  if (asked.kind != "auto") check_word("import of", asked.kind, import_kinds());
   return {0, import_json(import_run(asked)), {}};
 }
 

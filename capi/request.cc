@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "scenarios/document/config_folder.h"
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/import_run.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
@@ -140,20 +143,40 @@ void Request::check_all_read() const {
 
 namespace {
 
-// A config.json, beside which the request says the run, as a scenario; nothing for other files.
-std::optional<ScenarioDocument> imported_config(
+// What a script names beside itself is read as it comes up.
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
+  return [folder = std::filesystem::path(path).parent_path()](
+             std::string_view name) -> std::optional<std::string> {
+    constexpr std::uintmax_t kLargest = 1 << 20;
+    const std::filesystem::path file = folder / name;
+    std::error_code none;
+    if (std::filesystem::path(name).is_absolute() ||
+        !std::filesystem::is_regular_file(file, none) ||
+        std::filesystem::file_size(file, none) > kLargest || none)
+      return {};
+    Problems unread;
+    const SourceRef source = ScenarioFiles(unread, {}).open_first(file.string());
+    return source != nullptr ? std::optional(source->text) : std::nullopt;
+  };
+}
+
+// A file of another tool as a scenario, as the command imports it: a config.json only where the
+// request says the run beside it.  Nothing for scenarios.
+std::optional<ScenarioDocument> imported_scenario(
     const std::string& file, const std::string& root,
     std::span<const std::pair<std::string, std::string>> set) {
-  if (file.empty() || !says_the_run(set)) return {};
+  if (file.empty()) return {};
   Problems unread;  // dropped: what cannot be read is reported when the file is read as a scenario
   ScenarioFiles files(unread, root);
   const SourceRef source = files.open_first(file);
-  if (source == nullptr || kind_of_file(source->text) != "hf") return {};
+  if (source == nullptr) return {};
   ImportRequest asked;
-  asked.kind = "hf";
+  asked.kind = kind_of_file(source->text);
+  if (asked.kind.empty() || (asked.kind == "hf" && !says_the_run(set))) return {};
   asked.file = file;
   asked.text = source->text;
-  asked.folder = std::filesystem::path(source->path).parent_path().filename().string();
+  asked.folder = folder_of(file);
+  asked.files = files_beside(file);
   asked.set.assign(set.begin(), set.end());
   ImportedRun run = import_run(asked);
   ScenarioDocument document =
@@ -168,18 +191,20 @@ std::optional<ScenarioDocument> imported_config(
 
 ScenarioDocument read_scenario(Request& request) {
   const std::string root = request.text("root");
-  const std::string file = request.text("file");
+  const std::string file = config_in(request.text("file"));
   const std::string name = request.text("name");
+  const std::string path = request.text("path");  // what a text names is seen from its folder
   if (request.has("text") == !file.empty())
     request_error("E003", "the request names no scenario, or two",
                   "it has a \"file\", or a \"text\" with a \"name\"");
   LoadOptions options;
   options.set = request.pairs("set");
-  if (auto config = imported_config(file, root, options.set)) return *config;
-  ScenarioDocument document =
-      file.empty()
-          ? ScenarioDocument::of_text(request.text("text"), name.empty() ? "<text>" : name, root)
-          : ScenarioDocument::of_file(file, root);
+  if (auto imported = imported_scenario(file, root, options.set)) return *imported;
+  const std::string shown = name.empty() ? "<text>" : name;
+  ScenarioDocument document = file.empty()
+                                  ? ScenarioDocument::of_text(request.text("text"), shown, root,
+                                                              path.empty() ? shown : path)
+                                  : ScenarioDocument::of_file(file, root);
   document.set(options);
   return document;
 }

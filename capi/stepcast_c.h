@@ -16,7 +16,8 @@
  * Keys of requests.  What a key takes is what the command's option of that name takes; a key that a
  * function does not know is error E003.
  *
- *   a scenario     "file": a path, or "text": YAML or JSON with "name", what messages call it;
+ *   a scenario     "file": a path, or "text": YAML or JSON with "name", what messages call it, and
+ *                  "path", a file from whose folder what it names is seen;
  *                  "root": as --root; "set": [["parallel.tp", "4"], ...], as --set, in order
  *   load           the scenario
  *   run            the scenario; "ranks": "all"; "what_if": true
@@ -31,7 +32,8 @@
  *                  "set"; "gpu", "tokens", "mfu": texts; "search": false
  *   presets        "kind": "gpus"; "show": a name
  *   import         "kind"; "file": what messages call it, with its "text"; "model_file" and
- *                  "model_text": of a config.json; "preset", "gpu": texts; "set"
+ *                  "model_text": of a config.json; without a text the file is read, of a folder
+ *                  the config.json in it; "preset", "gpu": texts; "set"
  *   stepcast_render
  *     of run       {"form": "text" | "perfetto" | "html" | "ops"}
  *     of compare   {"form": "text" | "html"}

@@ -67,6 +67,9 @@ class JobReader {
       value.quoted = false;
       if (const auto steps = read_whole(value, last_word(key.path()), problems, 1))
         often.steps = static_cast<double>(*steps);
+    } else if (v_.value(key) != nullptr && parse_index(text)) {
+      v_.refuse("E120", key, fmt::format("'{}' needs a unit", last_word(key.path())),
+                fmt::format("write {0} steps, or a time: {0}min or {0}h", text));
     } else if (const auto time = read_time(value, last_word(key.path()), problems, true)) {
       often.seconds = to_seconds(*time);
     }

@@ -218,6 +218,26 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
 
 }  // namespace
 
+namespace {
+
+// Whether there is nothing in the text of a value: blanks, or a comment.
+bool is_blank_yaml(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first == std::string_view::npos || text[first] == '#';
+}
+
+// The number of nodes as the section `cluster` says it; empty if it says none.
+std::string written_nodes(const Value& tree) {
+  const Value* written = tree.find("cluster");
+  if (written == nullptr) return {};
+  Value cluster = *written;
+  expand_shorthand(cluster, *find_field("cluster"));
+  const Value* nodes = cluster.find("nodes");
+  return nodes != nullptr ? nodes->text : std::string();
+}
+
+}  // namespace
+
 ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
     : problems_(other.problems_),
       files_(other.files_, problems_),
@@ -278,13 +298,21 @@ void ScenarioDocument::set(const LoadOptions& options) {
   for (const auto& [path, text] : options.set) {
     const SourceRef source = problems_.add_source({"--set " + path, text, Source::Kind::set});
     Value value = parse_yaml(problems_, source);
-    if (value.mark.line == 0) {  // nothing, or nothing that could be read
-      if (text.find_first_not_of(" \t") != std::string::npos) continue;
-      value.mark = Mark{source, 1, 1};
-    }
     const SourceRef whole =
         problems_.add_source({"--set " + path, path + '=' + text, Source::Kind::set});
+    if (is_blank_yaml(text)) {  // as of a variable of the shell that is not set
+      problems_.add("E107", fmt::format("the value of '{}' is empty", escape_text(path)),
+                    {whole, 1, 1}, static_cast<int>(path.size() + 1), {},
+                    fmt::format("{}=null takes out what is said", escape_text(path)));
+      continue;
+    }
+    if (value.mark.line == 0) continue;  // it could not be read
+    const std::string nodes = written_nodes(tree_);
     set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
+    if (!nodes.empty() && written_nodes(tree_).empty() && tree_.find("cluster") != nullptr)
+      warnings_.push_back(
+          fmt::format("--set {0}={1} leaves 1 of {2} nodes: '{1} x {2}' keeps their number",
+                      escape_text(path), escape_text(text), nodes));
   }
   if (options.compare_case.empty()) return;
   const Value* compare = tree_.find("compare");
@@ -297,12 +325,11 @@ void ScenarioDocument::set(const LoadOptions& options) {
   std::erase_if(tree_.members, [](const Member& m) { return m.key == "compare"; });
 }
 
-std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
-  std::vector<std::string> named;
+void ScenarioDocument::rename_files(
+    const std::function<std::string(const std::string& absolute)>& name) {
   const auto move = [&](Value* value) {
     if (value == nullptr || !value->is_scalar() || value->text.empty()) return;
-    named.push_back(files_.place_of(value->text, value->mark));
-    value->text = std::filesystem::path(named.back()).lexically_relative(folder).string();
+    value->text = name(files_.place_of(value->text, value->mark));
   };
   const auto below = [](Value* section, std::string_view key) {
     return section == nullptr ? nullptr : section->find(key);
@@ -318,11 +345,14 @@ std::vector<std::string> ScenarioDocument::move_to(const std::string& folder) {
     if (tables->is_scalar()) move_if_file(*tables);
     for (Value& item : tables->items) move_if_file(item);
   }
-  return named;
 }
 
 std::vector<std::string> ScenarioDocument::files() const {
-  std::vector<std::string> all = ScenarioDocument(*this).move_to("/");
+  std::vector<std::string> all;
+  ScenarioDocument(*this).rename_files([&](const std::string& absolute) {
+    all.push_back(absolute);
+    return absolute;
+  });
   // A case or an axis may name a file under any of these keys.
   const auto add_files = [&](auto& self, const Value& value) -> void {
     std::error_code none;

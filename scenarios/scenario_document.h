@@ -4,6 +4,7 @@
 // changed and resolved many times.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -42,11 +43,11 @@ class ScenarioDocument {
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);
 
-  // Names the files that the tree names (a config.json, a cost table, a trace of routing) as they
-  // are seen from another folder, to which the tree is to be written; returns them, absolute.
-  std::vector<std::string> move_to(const std::string& folder);
+  // Gives the files that the tree names (a config.json, a cost table, a trace of routing) other
+  // names: what `name` makes of their absolute ones.
+  void rename_files(const std::function<std::string(const std::string& absolute)>& name);
   // The files that the scenario is made of, absolute: its own, those that it extends, those that
-  // move_to() returns, and what its cases and axes name.
+  // rename_files() names, and what its cases and axes name.
   std::vector<std::string> files() const;
 
   // The scenario that the tree describes, or all problems found (at most 20).

@@ -113,6 +113,7 @@ def size(model, overrides=None, *, gpu=None, tokens=None, mfu=None, search=True,
     request = {"set": [], "search": search}
     if isinstance(model, (Scenario, dict)):
         request.update(load(model, root=root).request)
+        request.pop("path", None)
         if "file" in request:
             request["model"] = request.pop("file")
     else:
@@ -134,10 +135,17 @@ def presets(kind=None, *, show=None):
 
 
 def import_(kind, path, overrides=None, *, model=None, preset=None, gpu=None):
-    """A scenario of a file of another tool: `kind` as in `stepcast import KIND FILE`; model: a config.json."""
-    request = {"kind": kind, "file": os.fspath(path), "text": _scenario.text_of(path), "set": _scenario.pairs(overrides or {})}
+    """A scenario of a file of another tool: `kind` as in `stepcast import KIND FILE`; model: a config.json.
+
+    A folder stands for the config.json in it.
+    """
+    request = {"kind": kind, "file": os.fspath(path), "set": _scenario.pairs(overrides or {})}
+    if not os.path.isdir(path):
+        request["text"] = _scenario.text_of(path)
     if model is not None:
-        request.update(model_file=os.fspath(model), model_text=_scenario.text_of(model))
+        request["model_file"] = os.fspath(model)
+        if not os.path.isdir(model):
+            request["model_text"] = _scenario.text_of(model)
     for key, value in (("preset", preset), ("gpu", gpu)):
         if value is not None:
             request[key] = value

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What run, compare, search and the others give back."""
+import errno
 import html
 import json
+import os
 
 from . import _library, _records, _scenario
 
@@ -35,7 +37,9 @@ class Answered(_records.Record):
     def _repr_html_(self):
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    def _write(self, form, path):
+    def _write(self, form, path, force):
+        if not force and os.path.isfile(path):
+            raise FileExistsError(errno.EEXIST, "it exists already; force=True overwrites it", os.fspath(path))
         data = self._answer.render(form)
         with open(path, "wb") as file:
             file.write(data)
@@ -68,13 +72,13 @@ class Result(Answered):
         """Every op of the step with its times.  The step is simulated once more for it."""
         return _records.Table(json.loads(self._answer.render("ops")))
 
-    def to_perfetto(self, path):
+    def to_perfetto(self, path, *, force=False):
         """Writes the timeline, for https://ui.perfetto.dev."""
-        self._write("perfetto", path)
+        self._write("perfetto", path, force)
 
-    def to_html(self, path):
+    def to_html(self, path, *, force=False):
         """Writes the report that `stepcast run --html` writes, but for the command line in it."""
-        self._write("html", path)
+        self._write("html", path, force)
 
     def _repr_html_(self):
         data = self._data
@@ -122,9 +126,9 @@ class Comparison(Answered):
     def to_pandas(self):
         return _records.pandas().DataFrame(self.rows)
 
-    def to_html(self, path):
+    def to_html(self, path, *, force=False):
         """Writes the report that `stepcast compare --html` writes, but for the command line in it."""
-        self._write("html", path)
+        self._write("html", path, force)
 
     def _repr_html_(self):
         return _html_table((name for name, _ in _COMPARED), ([_rounded(value) for value in row.values()] for row in self.rows))
@@ -133,12 +137,13 @@ class Comparison(Answered):
 class Layout(_records.Record):
     """One layout of a search's answer."""
 
-    __slots__ = ("_answer", "_index")
+    __slots__ = ("_answer", "_index", "_file")
 
-    def __init__(self, data, answer, index):
+    def __init__(self, data, answer, index, file):
         super().__init__(data)
         object.__setattr__(self, "_answer", answer)
         object.__setattr__(self, "_index", index)
+        object.__setattr__(self, "_file", file)  # of the search: from its folder files are seen
 
     def __reduce__(self):
         return _records.Record, (self._data,)
@@ -153,7 +158,7 @@ class Layout(_records.Record):
 
     def scenario(self):
         """Its scenario, for run() and the others."""
-        return _scenario.from_text(self.yaml(), "<layout>")
+        return _scenario.Scenario({"text": self.yaml(), "name": "<layout>", "path": self._file, "set": []})
 
 
 class Layouts(_records.Records):
@@ -174,7 +179,7 @@ class Search(Answered):
     @property
     def layouts(self):
         """All that the answer lists, best first; of several objectives the Pareto front."""
-        return Layouts(Layout(data, self._answer, i) for i, data in enumerate(self._data["best"]))
+        return Layouts(Layout(data, self._answer, i, self._data["scenario"]["file"]) for i, data in enumerate(self._data["best"]))
 
     @property
     def best(self):
@@ -201,12 +206,12 @@ class Search(Answered):
     def to_pandas(self):
         return self.layouts.to_pandas()
 
-    def to_csv(self, path):
-        self._write("csv", path)
+    def to_csv(self, path, *, force=False):
+        self._write("csv", path, force)
 
-    def to_html(self, path):
+    def to_html(self, path, *, force=False):
         """Writes the report that `stepcast search --html` writes, but for the command line in it."""
-        self._write("html", path)
+        self._write("html", path, force)
 
     def _repr_html_(self):
         return self.layouts._repr_html_()
@@ -227,9 +232,9 @@ class Training(Answered):
     #: Whether every step fits in memory, as r.memory.fits.
     fits = property(lambda self: self._data["memory"]["fits"])
 
-    def to_html(self, path):
+    def to_html(self, path, *, force=False):
         """Writes the report that `stepcast train --html` writes, but for the command line in it."""
-        self._write("html", path)
+        self._write("html", path, force)
 
     def _repr_html_(self):
         data = self._data

@@ -23,6 +23,8 @@ def yaml_of(value):
 
 def pairs(overrides):
     """What is set, as the library takes it: texts stay as they are, as behind --set."""
+    if not isinstance(overrides, Mapping):
+        raise TypeError(f'what is set is a dict, such as {{"parallel.tp": 4}}, not {overrides!r}')
     return [[path, value if isinstance(value, str) else yaml_of(value)] for path, value in overrides.items()]
 
 
@@ -37,7 +39,7 @@ class Scenario:
 
     def set(self, overrides=None, **more):
         """The same with other values: s.set({"parallel.tp": 4}) or s.set(schedule="zb-h1"); None takes a key away."""
-        more_pairs = pairs({**(overrides or {}), **more})
+        more_pairs = pairs(overrides or {}) + pairs(more)
         return Scenario({**self._request, "set": [*self._request["set"], *more_pairs]})
 
     #: What the library is asked with, to be copied before it is changed.

@@ -231,8 +231,10 @@ std::string explain_stages(const std::string& scenario, std::span<const StageLin
   std::vector<std::vector<std::string>> rows{
       {"F", "I", "W", "after F", "after I", "B", "# stage", "pp rank", "hop"}};
   Time longest{};
+  std::set<int64_t> ranks;
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageLine& l = stages[s];
+    ranks.insert(l.rank);
     rows.push_back({ms(l.forward) + ',', ms(l.backward_input) + ',', ms(l.backward_weight) + ',',
                     fmt::format("{},", l.after_forward), fmt::format("{},", l.after_input),
                     ms(l.backward), fmt::format("# {}", s), std::to_string(l.rank),
@@ -241,8 +243,10 @@ std::string explain_stages(const std::string& scenario, std::span<const StageLin
   }
   std::string text = "# " + escape_text(scenario) +
                      ", one microbatch: passes and transfers in ms, bytes held after F and I.\n"
-                     "# For stepcast schedule eval FAMILY --stages FILE --costs 0,0,0," +
-                     ms(longest) + "\n";
+                     "# For stepcast schedule eval FAMILY " +
+                     fmt::format("--pp {} --vpp {} -m MICROBATCHES", ranks.size(),
+                                 stages.size() / std::max<size_t>(1, ranks.size())) +
+                     " --stages FILE --costs 0,0,0," + ms(longest) + "\n";
   std::string begin = "# ";
   for (const std::string& line : align_columns(rows, ">>>>>>>>>")) {
     text += begin + line + '\n';

@@ -452,9 +452,10 @@ std::string trust_sentence(const Result& r) {
   return s;
 }
 
-std::string next_step(const Result& r) {
+std::string next_step(const Result& r, const std::string& read_by) {
   if (!r.fits) {
-    return "`stepcast explain --memory` lists what fills " + role_name(r, r.reserved_role);
+    return "`stepcast explain --memory " + read_by + "` lists what fills " +
+           role_name(r, r.reserved_role);
   }
   const auto& roles = r.account.by_role;
   if (roles.size() < 2 || r.account.critical_role >= roles.size()) return {};
@@ -486,7 +487,7 @@ std::string next_step(const Result& r) {
   return {};
 }
 
-std::string text_report(const Result& r, const TextStyle& style) {
+std::string text_report(const Result& r, const TextStyle& style, const std::string& read_by) {
   std::string s = headline(r.scenario, style) + '\n';
   s += speed_lines(r, style);
   s += disturbance_lines(r, style);
@@ -499,7 +500,7 @@ std::string text_report(const Result& r, const TextStyle& style) {
   for (const std::string& warning : r.scenario.warnings) {
     s += wrap(escape_text(warning), "  " + paint("warning", Tone::warn, style) + "  ", style.width);
   }
-  const std::string next = next_step(r);
+  const std::string next = next_step(r, read_by);
   if (!next.empty()) s += wrap(next, "  next     ", style.width);
   return s;
 }

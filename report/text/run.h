@@ -16,7 +16,8 @@ namespace stepcast {
 
 // Headline, the figures everybody asks for, the account of the step, what if, trust, warnings and
 // at most one hint.  Ends with '\n'.
-std::string text_report(const Result& result, const TextStyle& style = {});
+std::string text_report(const Result& result, const TextStyle& style = {},
+                        const std::string& read_by = "FILE");
 
 // "gpt3-175b   64 x A100-SXM-80G   TP 8  PP 8 ...", one or two lines.
 std::string headline(const ScenarioSummary& scenario, const TextStyle& style = {});
@@ -66,7 +67,8 @@ struct AccountLine {
 // no time here but would save some.  REQUIRES: role < account.by_role.size().
 std::vector<AccountLine> account_lines(const Result& result, uint32_t role);
 
-// One sentence of advice that the result itself proves, or nothing.
-std::string next_step(const Result& result);
+// One sentence of advice that the result itself proves, or nothing.  `read_by`: the words by which
+// a command reads the scenario.
+std::string next_step(const Result& result, const std::string& read_by = "FILE");
 
 }  // namespace stepcast

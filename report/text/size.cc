@@ -315,6 +315,7 @@ std::string size_text(const ModelSize& size, const TextStyle& style) {
 
 std::string size_json(const ModelSize& s, std::string_view version) {
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     json.member("model", s.model);
     json.object("gpu", [&] {
       json.member("name", s.gpu);

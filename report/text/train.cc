@@ -237,6 +237,7 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
 
 std::string training_json(const TrainingResult& r, std::string_view version) {
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     json.member("name", r.name);
     json.member("file", r.file);
     json.member("gpu", r.gpu);

@@ -521,6 +521,8 @@ bool is_config_json(const Value& file) {
          !has("cluster") && !has("batch") && !has("extends");
 }
 
+constexpr const char* kOfAnAnswer = "name the scenario that the answer is of";
+
 bool mentions_training(std::string_view line) {
   if (line.substr(0, line.find_first_not_of(" \t") + 1).ends_with('#')) return false;
   line = line.substr(0, line.find(" #"));
@@ -544,12 +546,28 @@ bool is_script(const std::string& text) {
 
 }  // namespace
 
+std::string name_of_page(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(kBlankCharacters), text.size()));
+  constexpr size_t kHead = 4000;  // where the page names what made it
+  const std::string head = lower_case(text.substr(0, kHead));
+  if (!head.starts_with("<!doctype html") && !head.starts_with("<html")) return {};
+  return head.find("<meta name=\"stepcast-") != head.npos ? "a report of Stepcast"
+                                                          : "a page (HTML)";
+}
+
+bool is_json_answer(const Value& mapping) {
+  return mapping.find("schema_version") != nullptr ||
+         (mapping.find("error") != nullptr && mapping.find("errors") != nullptr);
+}
+
 ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)
-    : problems_(problems), root_(root.empty() ? root : real_path(root)) {}
+    : problems_(problems), root_(root.empty() ? root : real_path(root)), shown_root_(root) {}
 
 ScenarioFiles::ScenarioFiles(const ScenarioFiles& other, Problems& problems)
     : problems_(problems),
       root_(other.root_),
+      shown_root_(other.shown_root_),
       files_(other.files_),
       scenarios_(other.scenarios_),
       bytes_(other.bytes_),
@@ -568,7 +586,10 @@ SourceRef ScenarioFiles::add(std::string text, std::string name, std::string rea
 SourceRef ScenarioFiles::add_first(std::string text, const std::string& name,
                                    const std::string& path) {
   const std::string real = real_path(path.empty() ? "." : path);
-  if (root_.empty()) root_ = fs::path(real).parent_path().string();
+  if (root_.empty()) {
+    root_ = fs::path(real).parent_path().string();
+    shown_root_ = fs::path(path).parent_path().string();
+  }
   return add(std::move(text), name, real);
 }
 
@@ -605,8 +626,16 @@ SourceRef ScenarioFiles::open(const std::string& path, const Mark& from) {
   FileText file = read_regular(real);
   if (!file.text) {
     const char* code = file.too_large > 0 ? "E106" : file.special ? "E111" : "E101";
+    const fs::path around =
+        in_file ? fs::path(from.source->name).parent_path() : fs::path(shown_root_);
     return refuse(code, fmt::format("cannot read '{}': {}", path, file.why),
-                  file.too_large > 0 ? "" : "paths are relative to the file they stand in");
+                  file.too_large > 0 ? std::string()
+                                     : fmt::format("{}; tried: {}",
+                                                   in_file ? "paths are relative to the file they "
+                                                             "stand in"
+                                                           : "a path of --set is relative to the "
+                                                             "folder of the scenario, or to --root",
+                                                   (around / path).lexically_normal().string()));
   }
   if (bytes_ + file.text->size() > kMostBytesTogether)
     return refuse("E106",
@@ -648,6 +677,13 @@ bool ScenarioFiles::refuse_other_file(const SourceRef& source, const Value* pars
         "-s cluster=dgx-h100 -s 'batch={global: 64, micro: 1, seq: 4096}' says the run, and "
         "-s parallel.tp=8 how it is laid out; `stepcast size " +
             name + "` says what the model takes; in a scenario it is model: {hf: " + name + '}');
+  else if (parsed != nullptr && is_json_answer(*parsed))
+    problems_.add("E107", "this is an answer of Stepcast (--json), not a scenario", parsed->mark, 1,
+                  {}, kOfAnAnswer);
+  else if (const std::string page = parsed == nullptr ? name_of_page(file.text) : std::string();
+           !page.empty())
+    problems_.add("E107", "this is " + page + ", not a scenario", {source, 1, 1}, 1, {},
+                  kOfAnAnswer);
   else if (parsed == nullptr && is_script(file.text))
     problems_.add(
         "E107", "this is a script or a list of arguments, not a scenario", {source, 1, 1}, 1, {},

@@ -31,6 +31,12 @@ Value parse_foreign_yaml(Problems& problems, const SourceRef& source,
 // several threads.  REQUIRES: `text` lives as long as the process.
 Value parse_embedded(Problems& problems, std::string name, std::string_view text);
 
+// What a text is, if it is an answer of Stepcast or another page and so no scenario: "a report of
+// Stepcast".  Empty for other texts.
+std::string name_of_page(std::string_view text);
+// Whether a mapping is what a command prints with --json.
+bool is_json_answer(const Value& mapping);
+
 class ScenarioFiles {
  public:
   // Files that a scenario names must lie below `root`; empty: the folder of the first file.
@@ -63,8 +69,9 @@ class ScenarioFiles {
 
  private:
   Value load(const SourceRef& source, std::vector<SourceRef>& stack);
-  // Adds E107 if the file is another tool's and no scenario.  A script is recognised by its text,
-  // before it is parsed (`parsed` is null), a config.json by its keys, after that.
+  // Adds E107 if the file is another tool's, or an answer, and no scenario.  A script and a page
+  // are recognised by their text, before it is parsed (`parsed` is null), a config.json and an
+  // answer in JSON by their keys, after that.
   bool refuse_other_file(const SourceRef& source, const Value* parsed);
   // Merges the file that one word of `extends` names into `base`.
   void extend(Value& base, const Value& word, std::vector<SourceRef>& stack);
@@ -74,6 +81,7 @@ class ScenarioFiles {
 
   Problems& problems_;
   std::string root_;
+  std::string shown_root_;                  // as the user names it; empty: the working directory
   std::map<std::string, SourceRef> files_;  // that were read, by their absolute paths
   std::map<const Source*, Value> loaded_;   // of files_, with what they extend
   std::set<std::string> scenarios_;         // of files_: paths of those that load() took

@@ -14,6 +14,7 @@
 // A layout is tried by changing the values of the scenario as it is written (ScenarioDocument), so
 // that everything that depends on them, and whether they are legal, is worked out anew.
 #include "scenarios/forecast/size.h"
+#include "scenarios/document/config_folder.h"
 
 #include <fmt/format.h>
 
@@ -136,6 +137,8 @@ ScenarioDocument read_subject(const std::string& subject, const std::optional<st
   if (beside == subject) beside += " (scenario)";
   ScenarioDocument document = ScenarioDocument::of_text("", beside, root);
   document.set("model", mapping_value({{"hf", subject.substr(subject.rfind('/') + 1)}}));
+  if (std::filesystem::path(subject).filename() == "config.json")
+    document.set("name", scalar_value(folder_of(subject)));  // what it is called says nothing
   return document;
 }
 

@@ -166,6 +166,10 @@ class WrittenCheck {
 
 namespace {
 
+[[noreturn]] void refuse_mistaken(const MistakenFile& mistaken, const std::string& file) {
+  throw file_error("E330", "this is " + mistaken.what, file, mistaken.help);
+}
+
 // Windows' editors put a byte order mark before a text.
 std::string without_mark(const std::string& text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
@@ -174,6 +178,8 @@ std::string without_mark(const std::string& text) {
 std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
   const std::string_view kind = kind_of_file(request.text);
   if (!kind.empty()) return kind;
+  if (const auto mistaken = mistaken_file(request.text, "auto", request.file))
+    refuse_mistaken(*mistaken, request.file);
   std::string help =
       "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end()));
   // What is wrong with a text that looks like keys and values may be why.
@@ -254,6 +260,8 @@ ImportedRun import_run(const ImportRequest& request) {
   try {
     problems.throw_if_any();
   } catch (InputError& e) {
+    if (const auto mistaken = mistaken_file(request.text, name, request.file))
+      refuse_mistaken(*mistaken, request.file);
     rethrow_with_notes(std::move(e), draft.notes());
   }
 

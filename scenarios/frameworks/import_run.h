@@ -24,6 +24,15 @@ std::string_view kind_of_log(std::string_view text);
 // The kind that reads a text, by what is in it; empty for scenarios and for what no importer reads.
 std::string_view kind_of_file(const std::string& text);
 
+// A file that was given to an importer and is of another kind: what it is, what to do with it.
+struct MistakenFile {
+  std::string what, help;
+};
+// Why the importer `asked` could make nothing of a text.  Nothing if it may be what it was taken
+// for.  `file`: as it is shown.
+std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_view asked,
+                                          const std::string& file);
+
 // Whether a script, or a function in it, has $1, $@ or the like: one without takes no words.
 bool reads_words(std::string_view script);
 

@@ -7,6 +7,7 @@
 // script.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -156,8 +157,10 @@ Value mapping_of(const std::string& text) {
 
 std::string_view kind_of_file(const std::string& text) {
   if (text.starts_with("\xEF\xBB\xBF")) return kind_of_file(text.substr(3));  // byte order mark
+  if (!name_of_page(text).empty()) return {};
   const bool called = text.starts_with("#!");
   const Value v = called ? Value{} : mapping_of(text);
+  if (v.is_mapping() && is_json_answer(v)) return {};
   // The comments of a scenario may quote the script or the log that its values come from.
   if (v.is_mapping() && is_scenario(v)) return {};
   const bool script = called || mentions(text, "\n#SBATCH") || mentions(text, "torchrun ");
@@ -181,6 +184,23 @@ std::string_view kind_of_file(const std::string& text) {
   if (first == std::string::npos || text[first] != '{') return {};
   if (mentions(text, "\"zero_optimization\"")) return "deepspeed";
   return mentions(text, "\"model_type\"") || mentions(text, "\"hidden_size\"") ? "hf" : "";
+}
+
+std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_view asked,
+                                          const std::string& file) {
+  if (text.starts_with("\xEF\xBB\xBF")) return mistaken_file(text.substr(3), asked, file);
+  const std::string name = escape_text(file);
+  const std::string answer = "name a file of the tool, not what Stepcast said of it";
+  if (const std::string page = name_of_page(text); !page.empty()) return MistakenFile{page, answer};
+  if (text.starts_with("#!")) return {};
+  const Value v = mapping_of(text);
+  if (!v.is_mapping()) return {};
+  if (is_json_answer(v)) return MistakenFile{"an answer of Stepcast (--json)", answer};
+  if (is_scenario(v))
+    return MistakenFile{"a scenario of Stepcast", "it needs no import: stepcast run " + name};
+  if (asked != "hf" && kind_of_file(text) == "hf")
+    return MistakenFile{"a config.json", "stepcast import hf " + name};
+  return {};
 }
 
 bool reads_words(std::string_view script) {

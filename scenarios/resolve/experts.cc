@@ -48,6 +48,14 @@ class ExpertsResolver {
 
   int64_t ranks() const { return plan_.tp * plan_.cp * plan_.dp; }
 
+  // Not where a size could not be read, or the sizes do not make up the GPUs: that has been said,
+  // and what follows from it would be said of values that are right.
+  bool ranks_known() const {
+    return in_.cluster != nullptr && v_.has("parallel.tp") && v_.has("parallel.cp") &&
+           v_.has("parallel.pp") && v_.has("parallel.dp") && v_.has("parallel.ep") &&
+           static_cast<Wide>(ranks()) * plan_.pp == in_.gpus;
+  }
+
   // Megatron: --expert-tensor-parallel-size is tp unless it is given.
   void resolve_etp(bool experts) {
     v_.read("parallel.etp", plan_.etp);
@@ -91,12 +99,12 @@ class ExpertsResolver {
       refuse("E127", "parallel.sp", "layers with experts need sequence parallelism where tp > 1",
              "leave parallel.sp out: every rank would send the same tokens");
     const Wide product = static_cast<Wide>(plan_.ep) * plan_.etp;
-    if (fits_ && in_.cluster != nullptr && (product > ranks() || ranks() % product != 0))
+    if (fits_ && ranks_known() && (product > ranks() || ranks() % product != 0))
       refuse(
           "E201", v_.value("parallel.ep") != nullptr ? Key("parallel.ep") : Key("parallel.etp"),
           fmt::format("ep*etp = {}*{} does not divide tp*cp*dp = {}", plan_.ep, plan_.etp, ranks()),
-          "experts are spread over the ranks of a pipeline stage");
-    if (!fits_) plan_.ep = plan_.etp = 1;
+          "experts are spread over the ranks of a pipeline stage" + remark_on_one_node(in_));
+    if (!fits_ || !ranks_known()) plan_.ep = plan_.etp = 1;
   }
 
   // The boundaries of the groups, where they lie across one another.

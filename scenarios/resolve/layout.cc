@@ -101,9 +101,10 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
         fmt::format("{}{}{}", gpus,
                     model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ",
                     product),
-        "GPUs = tp * cp * pp * dp; tp*pp*cp can be " + (model_gpus > gpus
-                                                            ? fmt::format("at most {}", gpus)
-                                                            : nearest_divisors(gpus, model_gpus)));
+        "GPUs = tp * cp * pp * dp; tp*pp*cp can be " +
+            (model_gpus > gpus ? fmt::format("at most {}", gpus)
+                               : nearest_divisors(gpus, model_gpus)) +
+            remark_on_one_node(in));
     return;
   }
   const int64_t dp = gpus / model_gpus;
@@ -115,7 +116,7 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
     const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
     v.refuse("E201", "parallel.dp",
              fmt::format("tp*cp*pp*dp = {}, but the cluster has {} GPUs", shown, gpus),
-             fmt::format("dp = {} fits, or leave dp out", dp));
+             fmt::format("dp = {} fits, or leave dp out", dp) + remark_on_one_node(in));
   }
   plan.dp = dp;
 }
@@ -291,6 +292,16 @@ void resolve_sp(const PlanInputs& in, Plan& plan) {
 
 }  // namespace
 
+std::string remark_on_one_node(const PlanInputs& in) {
+  const FieldValues& v = in.values;
+  if (in.cluster == nullptr || in.cluster->nodes != 1 || v.value("cluster.nodes") != nullptr ||
+      !v.has("cluster.preset"))
+    return {};
+  const int64_t gpus = in.cluster->node.gpus;
+  return fmt::format("; without a number of nodes the cluster is 1 node of {} {}: {} x 2 is two",
+                     gpus, gpus == 1 ? "GPU" : "GPUs", v.text("cluster.preset"));
+}
+
 bool divides(const Transformer& model, int64_t tp) {
   return undivided(model, tp).empty();
 }
@@ -351,10 +362,13 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
   if (plan.global_batch % unit == 0) return;
+  // What --set says is what does not suit the file.
+  const Key last = last_given(in, {"batch.global", "batch.micro"});
+  const bool set = v.mark(last).source->kind == Source::Kind::set;
   // Interleaved schedules run whole groups of pp microbatches, whatever else they run.
   const int64_t groups = plan.vpp > 1 && unit <= kMostBatch ? unit * plan.pp : unit;
   v.refuse(
-      "E203", "batch.global",
+      "E203", set ? last : Key("batch.global"),
       fmt::format("batch.global = {} is not a multiple of micro*dp = {}", plan.global_batch, unit),
       nearest_multiples(plan.global_batch, groups));
 }

@@ -66,6 +66,10 @@ void remark_overridden(const PlanInputs& in, const Plan& plan);
 // The largest tensor of a microbatch has to be countable in bytes.
 void check_tensor_sizes(const PlanInputs& in, const Plan& plan);
 
+// For help lines: "; without a number of nodes the cluster is 1 node ...".  Empty where the number
+// is stated.
+std::string remark_on_one_node(const PlanInputs& in);
+
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 

@@ -23,6 +23,8 @@ constexpr ForeignName kForeign[] = {
     {"mbs", "batch.micro", ""},
     {"seq_length", "batch.seq", "Megatron's --seq-length is batch.seq here"},
     {"seq_len", "batch.seq", ""},
+    {"global_batch", "batch.global", ""},
+    {"micro_batch", "batch.micro", ""},
     {"sequence_length", "batch.seq", ""},
     {"max_seq_len", "batch.seq", ""},
     {"seqlen", "batch.seq", ""},

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <span>
 
 #include "scenarios/document/files.h"
+#include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "sim/check.h"
 #include "sim/text.h"
@@ -95,6 +97,42 @@ void merge_expanded(Value& base, Value over, const std::string& path) {
   }
 }
 
+// "dgx-h100 x16", "dgx-h100x16" and "dgx-h100 16" as a preset and a number of nodes: "dgx-h100 x
+// 16"; empty for other texts.
+std::string cluster_with_nodes(std::string_view text, std::span<const std::string_view> names) {
+  const size_t number = text.find_last_not_of("0123456789") + 1;
+  if (number == 0 || number == text.size()) return {};
+  std::string_view name = trim(text.substr(0, number), " ");
+  const bool apart = name.size() < number;
+  const bool x = name.ends_with('x') || name.ends_with('X') || name.ends_with('*');
+  if (x) name = trim(name.substr(0, name.size() - 1), " ");
+  if (!(x || apart) || std::ranges::count(names, name) == 0) return {};
+  return std::string(name) + " x " + std::string(text.substr(number));
+}
+
+// What to write where a cluster is called by the name of a GPU, `count` of them: "128 h100-sxm are
+// dgx-h100 x 16 or p5 x 16".  `count` 0: it is not said.
+std::string clusters_of_gpu(std::string_view gpu, int64_t count,
+                            std::span<const std::string_view> clusters) {
+  std::vector<std::string> all;
+  for (const std::string_view name : clusters) {
+    Problems none;
+    const Value preset =
+        parse_embedded(none, std::string(name), *preset_text(PresetKind::cluster, name));
+    const Value* node = preset.find("node");
+    const Value* of = node != nullptr ? node->find("gpu") : nullptr;
+    if (of == nullptr || of->text != gpu) continue;
+    const Value* gpus = node->find("gpus");
+    const int64_t each = gpus != nullptr ? parse_index(gpus->text).value_or(0) : 0;
+    const bool whole = count > 0 && each > 0 && count % each == 0;
+    all.push_back(std::string(name) + (whole ? " x " + std::to_string(count / each) : ""));
+  }
+  if (all.empty()) return {};
+  return "'" + std::string(gpu) + "' is a GPU; " +
+         (count > 0 ? std::to_string(count) + " of them are " : "clusters of it are ") +
+         or_list(all);
+}
+
 // Merges `section` over the preset it names.  `path` is the section's.
 bool apply_preset(Value& section, PresetKind kind, const std::string& path, Problems& problems) {
   const Value* named = section.find("preset");
@@ -108,11 +146,21 @@ bool apply_preset(Value& section, PresetKind kind, const std::string& path, Prob
   const std::optional<std::string_view> text = preset_text(kind, name);
   if (!text) {
     const std::vector<std::string_view> names = preset_names(kind);
+    std::string label, help = "`stepcast presets gpus` lists them";
+    if (kind == PresetKind::cluster) {
+      help = "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2";
+      if (const std::string meant = cluster_with_nodes(name, names); !meant.empty())
+        label = "did you mean '" + meant + "'?";
+      if (preset_text(PresetKind::gpu, name)) {
+        const Value* nodes = section.find("nodes");
+        const int64_t count = nodes != nullptr ? parse_index(nodes->text).value_or(0) : 0;
+        if (std::string meant = clusters_of_gpu(name, count, names); !meant.empty())
+          help = std::move(meant);
+      }
+    }
+    if (label.empty()) label = did_you_mean(name, names);
     problems.add("E125", "there is no " + what + " preset '" + name + '\'', named->mark,
-                 static_cast<int>(name.size()), did_you_mean(name, names),
-                 kind == PresetKind::gpu
-                     ? "`stepcast presets gpus` lists them"
-                     : "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2");
+                 static_cast<int>(name.size()), std::move(label), std::move(help));
     return false;
   }
   Value preset = parse_embedded(problems, "preset " + name, *text);

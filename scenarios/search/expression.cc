@@ -28,8 +28,12 @@ struct Unit {
   std::string_view text;
   double factor = 1;
 };
-// What numbers of a condition may be followed by, beside units of time: shares, bytes, counts.
-constexpr std::array<Unit, 14> kUnits{{{"%", 0.01},
+// What numbers of a condition may be followed by, beside units of time: shares, bytes, counts,
+// dollars.
+constexpr std::array<Unit, 17> kUnits{{{"%", 0.01},
+                                       {"USD", 1},
+                                       {"kUSD", 1e3},
+                                       {"MUSD", 1e6},
                                        {"B", 1},
                                        {"kB", 1e3},
                                        {"MB", 1e6},
@@ -315,8 +319,8 @@ class ExpressionReader {
       if (!written.empty() && !factor)
         refuse(
             fmt::format("there is no unit '{}'", escape_text(written)),
-            "units are B, kB to TB, KiB to TiB, ps, ns, us, ms, s, min, h, d, % and K, M, Ki, Mi; "
-            "words that begin with a digit stand in quotes",
+            "units are B, kB to TB (bytes), KiB to TiB, ps, ns, us, ms, s, min, h, d, USD, kUSD, "
+            "MUSD, % and K, M, Ki, Mi; words that begin with a digit stand in quotes",
             from, at_ - from);
       if (factor) read *= *factor;
     }

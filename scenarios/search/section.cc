@@ -431,6 +431,14 @@ class SearchSpace::Reader {
       to.push_back(std::move(*read));
       return;
     }
+    if (const std::string name = written.text.substr(problem.offset, problem.length);
+        asks < kAskNames.size() &&
+        std::ranges::count(names(asks), name, &ExpressionName::name) == 0 &&
+        std::ranges::count(kAskNames, name) > 0) {
+      problem.message = "'" + name + "' is known of a layout once it has been simulated";
+      problem.help = "what an answer must keep is one of search.constraints: -s " +
+                     shell_word("search.constraints=" + escape_text(written.text));
+    }
     Mark mark = written.mark;
     const bool one_line = written.text.find('\n') == std::string::npos;
     if (one_line) mark.column += static_cast<int>(problem.offset) + (written.quoted ? 1 : 0);

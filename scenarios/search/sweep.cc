@@ -2,6 +2,7 @@
 #include "scenarios/search/sweep.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <limits>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include "scenarios/own_runs.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"
+#include "scenarios/schema/values.h"
 #include "scenarios/search/shard.h"
 #include "sim/check.h"
 #include "sim/for_each_item.h"
@@ -126,7 +128,35 @@ class SweepSpace::Reader {
       return;
     }
     marks_.push_back(mark);
+    check_values(axis);
     space_.axes_.push_back(std::move(axis));
+  }
+
+  // What is no value of the key at all, as in a search: no point with it would be a scenario.  One
+  // that is too small, too large or not modelled is left to its points.
+  void check_values(const SweptAxis& axis) {
+    const Field& field = *field_of_path(axis.path);
+    if (!is_leaf(field) || field.path != axis.path) return;
+    for (const Value& value : axis.values) {
+      if (value.kind == Value::Kind::null) continue;
+      Problems own;
+      if (read_datum(value, field, last_word(axis.path), own)) continue;
+      const Diagnostic wrong = own.diagnostics().front();
+      if (std::ranges::count(kOfNoValue, wrong.code) == 0) continue;
+      problems_.add(wrong.code, wrong.message, value.mark, wrong.length, wrong.label,
+                    is_range(value.text) ? "values are listed one by one: 1,2,4" : wrong.help);
+    }
+  }
+  static constexpr std::array<std::string_view, 4> kOfNoValue{"E107", "E120", "E124", "E125"};
+
+  // "1-4", "1..4" and "1:4".
+  static bool is_range(std::string_view text) {
+    const size_t first = text.find_first_not_of("0123456789");
+    if (first == 0 || first == text.npos) return false;
+    const size_t second = text.find_first_of("0123456789", first);
+    const std::string_view between = text.substr(first, second - first);
+    return second != text.npos && (between == "-" || between == ".." || between == ":") &&
+           text.find_first_not_of("0123456789", second) == text.npos;
   }
 
   void count_points(const Value* section) {

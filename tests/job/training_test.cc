@@ -230,6 +230,8 @@ TEST(Train, BadJobsAreRefusedWithTheirPlace) {
               HasSubstr("E127 --set job.checkpoint a checkpoint takes"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.checkpoint.every", "sometimes"}}),
               HasSubstr("--set job.checkpoint.every"));
+  EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.checkpoint.every", "1000"}}),
+              HasSubstr("E120 --set job.checkpoint.every 'every' needs a unit"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.failures", "nobody"}}),
               HasSubstr("E125 --set job.failures there is no fleet 'nobody'"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.spares", "2"}}),

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,10 @@ class Run(unittest.TestCase):
         r = sc.run(case.MINIMAL, {"parallel.tp": 4, "schedule": "zb-h1", "optimizer.precision": None})
         self.assertEqual(r.json.encode(), case.command(
             "run", "--json", case.MINIMAL, "-s", "parallel.tp=4", "-s", "schedule=zb-h1", "-s", "optimizer.precision=null"))
+
+    def test_what_is_set_is_a_dict(self):
+        with self.assertRaisesRegex(TypeError, 'such as {"parallel.tp": 4}'):
+            sc.run(case.MINIMAL, "parallel.tp=4")
 
     def test_simulates_each_rank_as_the_command_does(self):
         r = sc.run(case.SMALL, ranks="all")
@@ -182,6 +187,15 @@ class Search(unittest.TestCase):
             "--top", "3", "--gpus", "16"))
         self.assertEqual(q.pareto(), q.layouts)
 
+    def test_its_layouts_name_files_as_the_scenario_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(Configs.CONFIG, folder + "/config.json")
+            path = pathlib.Path(folder, "my.yaml")
+            path.write_text("model: {hf: config.json, num_hidden_layers: 4}\ncluster: dgx-h100\nbatch: {global: 16, seq: 2048}\n")
+            best = sc.search(path, where="tp * pp <= 2", top=1).best
+            self.assertEqual(sc.run(best.scenario()).step_time_ps, best.step_time_ps)
+            self.assertEqual(sc.train(best.scenario(), tokens="1T").gpus, 8)
+
     def test_its_first_layout_runs_in_the_time_it_says(self):
         q = sc.search(case.MINIMAL, self.SETS, top=3)
         self.assertEqual(len(q.top(2)), 2)
@@ -274,6 +288,23 @@ class Configs(unittest.TestCase):
         loaded = sc.load(self.CONFIG, {"cluster": "dgx-h100", "batch.global": 64})
         self.assertTrue(any("batch.micro: 1 is assumed" in w for w in loaded.warnings), loaded.warnings)
 
+    def test_a_folder_stands_for_the_config_in_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(self.CONFIG, folder + "/config.json")
+            self.assertEqual(sc.size(folder, search=False).parameters, 8030261248)
+            self.assertEqual(sc.run(folder, self.RUN).step_time_ps, sc.run(self.CONFIG, self.RUN).step_time_ps)
+            self.assertIn("hidden_size: 4096", sc.import_("hf", folder).scenario)
+            self.assertIn("hidden_size: 4096", sc.import_("auto", folder).scenario)
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.run(folder + "/..")
+            self.assertEqual(caught.exception.code, "E101")
+
+    def test_files_of_other_tools_are_imported_as_by_the_command(self):
+        script = str(case.ROOT / "tests/data/imports/llama3_70b.args")
+        r = sc.run(script, {"parallel.tp": 8})
+        self.assertEqual(r.step_time_ps, json.loads(case.command("run", "--json", "-q", script, "-s", "parallel.tp=8"))["step_time_ps"])
+        self.assertTrue(sc.load(script).warnings)
+
     def test_without_a_run_it_is_refused(self):
         with self.assertRaises(sc.StepcastError) as caught:
             sc.run(self.CONFIG)
@@ -292,6 +323,18 @@ class Files(unittest.TestCase):
             self.assertEqual(pathlib.Path(folder, "t.pftrace").read_bytes(), pathlib.Path(folder, "by_command.pftrace").read_bytes())
             with self.assertRaises(OSError):
                 r.to_html(folder + "/no/such/folder.html")
+
+    def test_that_exist_are_kept_unless_it_is_asked_for(self):
+        r = sc.run(case.SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.html")
+            path.write_text("mine")
+            for write in (r.to_html, r.to_perfetto, sc.compare({"a": case.SMALL, "b": case.SMALL}).to_html, sc.train(case.SMALL, tokens="1T").to_html):
+                with self.assertRaisesRegex(FileExistsError, "force=True overwrites it"):
+                    write(path)
+            self.assertEqual(path.read_text(), "mine")
+            r.to_html(path, force=True)
+            self.assertIn("doctype html", path.read_text()[:30].lower())
 
     def test_ops_end_with_the_step(self):
         r = sc.run(case.SMALL)

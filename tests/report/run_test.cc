@@ -250,7 +250,8 @@ TEST(TextReport, OutOfMemoryIsLoud) {
   r.fits = false;
   const std::string text = text_report(r);
   EXPECT_THAT(text, HasSubstr("does NOT fit: out of memory by 3.2 GiB on stage 0"));
-  EXPECT_THAT(text, HasSubstr("next     `stepcast explain --memory` lists what fills stage 0"));
+  EXPECT_THAT(text,
+              HasSubstr("next     `stepcast explain --memory FILE` lists what fills stage 0"));
 }
 
 TEST(TextReport, WarningsAreWrappedAndEscaped) {
@@ -328,6 +329,14 @@ TEST(AccountLines, ASmallItemWithALargeSavingIsNotHidden) {
 TEST(NextStep, NamesAStageThatComputesLonger) {
   const std::string hint = next_step(sample_result());
   EXPECT_THAT(hint, StartsWith("stage 1 computes 9 % longer than stage 0"));
+}
+
+TEST(NextStep, OfAStepThatDoesNotFitItIsACommandThatRuns) {
+  Result r = sample_result();
+  r.fits = false;
+  EXPECT_THAT(next_step(r, "my.yaml -s parallel.tp=2"),
+              StartsWith("`stepcast explain --memory my.yaml -s parallel.tp=2` lists what fills "));
+  EXPECT_THAT(text_report(r, {}, "my.yaml"), HasSubstr("stepcast explain --memory my.yaml"));
 }
 
 TEST(NextStep, ComparesManyStagesWithTheMedian) {

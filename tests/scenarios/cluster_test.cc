@@ -25,6 +25,22 @@ const std::string kOwnNode =
     "{nodes: 2, node: {gpu: {memory: 40GiB, mem_bw: 1TB/s, peak: {bf16: 100TFLOP/s}}, gpus: 4, "
     "intra: {kind: pcie, bw: 25GB/s}, nics: {count: 1, bw: 100Gb/s}}}";
 
+TEST(Cluster, AWrongFormOfItsNodesIsAnsweredByTheRightOne) {
+  for (const char* written : {"dgx-h100 x16", "dgx-h100x16", "dgx-h100 16", "dgx-h100 X 16"}) {
+    const testing::Failure f = testing::failure_with({{"cluster", written}});
+    ASSERT_FALSE(f.all.empty()) << written;
+    EXPECT_EQ(f.all[0].code, "E125");
+    EXPECT_EQ(f.all[0].label, "did you mean 'dgx-h100 x 16'?") << written;
+  }
+  EXPECT_EQ(testing::failure_with({{"cluster", "dgx-h10"}}).all.at(0).label,
+            "did you mean 'dgx-h100'?");
+  const std::string help = testing::failure_with({{"cluster", "h100-sxm x 128"}}).all.at(0).help;
+  EXPECT_THAT(help, HasSubstr("'h100-sxm' is a GPU; 128 of them are "));
+  EXPECT_THAT(help, HasSubstr("dgx-h100 x 16"));
+  EXPECT_THAT(testing::failure_with({{"cluster", "h100-sxm"}}).all.at(0).help,
+              HasSubstr("clusters of it are "));
+}
+
 TEST(Presets, EveryFileHasAName) {
   for (const PresetKind kind : {PresetKind::model, PresetKind::gpu, PresetKind::cluster}) {
     const std::vector<std::string_view> names = preset_names(kind);

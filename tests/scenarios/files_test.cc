@@ -16,10 +16,12 @@ namespace stepcast::files_test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::Failure;
 using ::testing::HasSubstr;
 using testing::kMinimal;
+using ::testing::Not;
 
 class ScenarioFilesTest : public ::testing::Test {
  protected:
@@ -66,6 +68,22 @@ TEST_F(ScenarioFilesTest, AnEmptyFileLacksEverything) {
   EXPECT_EQ(fail("empty.yaml").codes, "E126 E126 E126 E126");
   write("list.yaml", "- a\n");
   EXPECT_EQ(fail("list.yaml").codes, "E107");
+}
+
+TEST_F(ScenarioFilesTest, AnAnswerIsNoScenario) {
+  write("step.html",
+        "<!DOCTYPE html>\n<html><head><meta name=\"stepcast-sources\" content=\"1\"></head>"
+        "pretrain_gpt.py --num-layers 32</html>\n");
+  EXPECT_THAT(fail("step.html").lines,
+              ElementsAre("E107 1:1 this is a report of Stepcast, not a scenario"));
+  write("page.html", "<html>a: b</html>\n");
+  EXPECT_THAT(fail("page.html").lines,
+              ElementsAre("E107 1:1 this is a page (HTML), not a scenario"));
+  write("train.json", "{\"schema_version\": 1, \"name\": \"a\", \"gpus\": 8}\n");
+  EXPECT_THAT(fail("train.json").lines,
+              ElementsAre("E107 1:1 this is an answer of Stepcast (--json), not a scenario"));
+  write("refused.json", "{\"error\": {\"code\": \"E101\"}, \"errors\": []}\n");
+  EXPECT_EQ(fail("refused.json").codes, "E107");
 }
 
 TEST_F(ScenarioFilesTest, AByteOrderMarkIsNoText) {
@@ -299,6 +317,51 @@ TEST(Set, ProblemsNameTheOption) {
   EXPECT_EQ(f.all[0].source_line, "x");
   EXPECT_EQ(f.all[1].file, "--set parallel.ttp");
   EXPECT_EQ(f.all[1].code, "E102");
+}
+
+TEST(Set, AnEmptyValueIsRefused) {
+  for (const char* empty : {"", " ", "# 4"}) {
+    const Failure f = testing::failure_with({{"parallel.tp", empty}});
+    EXPECT_THAT(f.lines, ElementsAre("E107 1:1 the value of 'parallel.tp' is empty")) << empty;
+  }
+  EXPECT_THAT(testing::failure_with({{"cluster", ""}}).lines,
+              ElementsAre("E107 1:1 the value of 'cluster' is empty"));
+  EXPECT_EQ(testing::load_with({{"parallel.tp", "null"}}).plan.tp, 1);
+  EXPECT_EQ(testing::load_with({{"description", "''"}}).description, "");
+}
+
+TEST(Set, ACommandThatDropsTheNumberOfNodesSaysSo) {
+  const testing::Sets one{{"parallel", "{tp: 2, pp: 2}"}, {"cluster", "dgx-h200"}};
+  EXPECT_THAT(testing::load_with(one).warnings,
+              Contains("--set cluster=dgx-h200 leaves 1 of 2 nodes: 'dgx-h200 x 2' keeps their "
+                       "number"));
+  EXPECT_THAT(testing::load_with({{"cluster", "dgx-h200 x 2"}}).warnings,
+              Not(Contains(HasSubstr("nodes"))));
+  EXPECT_THAT(testing::load_with({{"cluster.preset", "dgx-h200"}}).warnings,
+              Not(Contains(HasSubstr("nodes"))));
+  // Where what is left is too small, the advice has it.
+  const testing::Sets large{{"parallel.pp", "8"}, {"cluster", "dgx-h200"}};
+  EXPECT_THAT(testing::failure_with(large).all.back().help,
+              HasSubstr("without a number of nodes the cluster is 1 node of 8 GPUs: dgx-h200 x 2"));
+}
+
+TEST_F(ScenarioFilesTest, AMissingFileIsNamedAsItWasLookedFor) {
+  fs::create_directories(folder_.path() / "runs");
+  LoadOptions options;
+  options.set = {{"model.hf", "runs/config.json"}};
+  const std::string scenario = write("runs/my.yaml", kMinimal);
+  const Failure set = testing::failure_of([&] { load_scenario(scenario, options); });
+  ASSERT_EQ(set.codes, "E101");
+  EXPECT_EQ(set.all[0].help,
+            "a path of --set is relative to the folder of the scenario, or to --root; tried: " +
+                path("runs/runs/config.json"));
+  options.root = folder_.path();
+  const Failure root = testing::failure_of([&] { load_scenario(scenario, options); });
+  EXPECT_THAT(root.all.at(0).help, HasSubstr("tried: " + path("runs/config.json")));
+  write("runs/own.yaml", "extends: my.yaml\nmodel: {hf: none.json}\n");
+  const Failure own = fail("runs/own.yaml");
+  EXPECT_EQ(own.all.at(0).help,
+            "paths are relative to the file they stand in; tried: " + path("runs/none.json"));
 }
 
 TEST(Set, PathsAreChecked) {

@@ -222,6 +222,32 @@ TEST(Layout, GpusAreTheProductOfTheSizes) {
   EXPECT_EQ(failure_with({{"parallel.tp", "1000000001"}}).codes, "E123");
 }
 
+TEST(Layout, WhatFollowsFromASizeThatIsWrongIsNotReported) {
+  const std::string experts =
+      "model: mixtral-8x7b\ncluster: dgx-h100 x 2\nparallel: {tp: 2, pp: 2, ep: 4}\n"
+      "batch: {global: 256, micro: 1, seq: 8192}\n";
+  EXPECT_THAT(failure(experts, {{"parallel.tp", "4x"}}).lines,
+              ElementsAre("E107 1:1 'tp' must be a plain number, not '4x'"));
+  EXPECT_THAT(failure(experts, {{"parallel.cp", "3"}, {"batch.seq", "6144"}}).lines,
+              ElementsAre(HasSubstr("E201 1:1 16 GPUs are not a multiple of tp*pp*cp = 12")));
+  EXPECT_THAT(failure(experts, {{"parallel.pp", "4"}, {"parallel.ep", "8"}}).lines,
+              ElementsAre(HasSubstr("ep*etp = 8*1 does not divide tp*cp*dp = 4")));
+}
+
+TEST(Batch, WhatIsSetIsWhatDoesNotDivide) {
+  const Failure micro = failure_with({{"batch.micro", "3"}});
+  EXPECT_THAT(micro.lines,
+              ElementsAre("E203 1:1 batch.global = 256 is not a multiple of micro*dp = 12"));
+  EXPECT_EQ(micro.all[0].file, "--set batch.micro");
+  EXPECT_EQ(failure_with({{"batch.micro", "2"}, {"batch.global", "251"}}).all.at(0).file,
+            "--set batch.global");
+  EXPECT_EQ(
+      failure("model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 256, micro: 3, seq: "
+              "8192}\n")
+          .lines,
+      std::vector<std::string>{"E203 3:17 batch.global = 256 is not a multiple of micro*dp = 48"});
+}
+
 TEST(Layout, TpDividesTheModel) {
   EXPECT_THAT(failure_with({{"parallel.tp", "16"}}).lines,
               ElementsAre(HasSubstr("E201 1:1 ")));  // at the --set, not further down in the file

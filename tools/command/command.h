@@ -174,6 +174,9 @@ void add_help(CLI::App& app, Arguments& args, Command& chosen);
 
 std::string_view version();  // "0.2.0"
 
+// The words by which a command reads the scenario as it was read: "my.yaml -s parallel.tp=4".
+std::string scenario_words(const std::string& file, const Arguments& args);
+
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
 

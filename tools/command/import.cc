@@ -14,6 +14,7 @@
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
+#include "scenarios/document/config_folder.h"
 #include "stepcast/import_json.h"
 #include "tools/command/calibrate/calibrate_input.h"
 #include "tools/command/options.h"
@@ -43,43 +44,6 @@ std::string imported_summary(const ImportedRun& run) {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The cache of the Hub's client: models--ORG--NAME/refs/main names the folder below snapshots/.
-fs::path snapshot_in(const fs::path& folder) {
-  std::error_code none;
-  if (!fs::is_directory(folder / "snapshots", none)) return folder;
-  std::vector<fs::path> all;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", none))
-    if (fs::exists(entry.path() / "config.json", none)) all.push_back(entry.path());
-  std::sort(all.begin(), all.end());
-  if (all.size() > 1 && fs::exists(folder / "refs" / "main", none)) {
-    std::string main = read_whole_file((folder / "refs" / "main").string());
-    while (!main.empty() && (main.back() == '\n' || main.back() == '\r')) main.pop_back();
-    for (const fs::path& path : all)
-      if (path.filename() == main) return path;
-  }
-  return all.empty() ? folder : all.front();
-}
-
-// The name of the folder that a file lies in; of a snapshot in the Hub's cache that of the model.
-std::string folder_of(const std::string& file) {
-  const fs::path folder = fs::absolute(file).lexically_normal().parent_path();
-  const std::string cached = folder.parent_path().parent_path().filename().string();
-  if (folder.parent_path().filename() != "snapshots" || !cached.starts_with("models--"))
-    return folder.filename().string();
-  return cached.substr(cached.rfind("--") + 2);
-}
-
-}  // namespace
-
-std::string config_in(const std::string& path) {
-  std::error_code none;
-  if (!fs::is_directory(path, none)) return path;
-  const fs::path config = snapshot_in(path) / "config.json";
-  return fs::exists(config, none) ? config.string() : path;
-}
-
-namespace {
 
 // What an import names beside its file is read as it comes up.
 std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path,

@@ -19,10 +19,6 @@ std::string imported_summary(const ImportedRun& run);
 // What is assumed and what is not understood, a line each.
 std::string imported_remarks(const ImportedRun& run);
 
-// The config.json that a folder stands for, a model of the Hub as it lies on disk or in the cache
-// of the Hub's client (models--ORG--NAME); any other path is itself.
-std::string config_in(const std::string& path);
-
 // The scenario of a file of another tool, told by its content; nothing for scenarios.  Says on
 // standard error, once, what was assumed.  A config.json counts where --set says cluster and batch.
 std::optional<std::string> imported_scenario(const std::string& file, const Arguments& args);

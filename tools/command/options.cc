@@ -14,6 +14,7 @@
 #include "job/power.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "sim/step_row.h"
 #include "sim/text.h"
 #include "tools/command/command.h"
 #include "tools/command/output.h"
@@ -197,6 +198,18 @@ Scenario load(const std::string& file, const Arguments& args,
   options.compare_case = compare_case;
   document.set(options);
   return std::move(document).resolve();
+}
+
+std::string scenario_words(const std::string& file, const Arguments& args) {
+  std::vector<std::string> words;
+  if (!args.root.empty()) words = {"--root", args.root};
+  words.push_back(shown_name(file));
+  words.insert(words.end(), args.given.begin(), args.given.end());
+  for (const std::string& set : args.set) words.insert(words.end(), {"-s", set});
+  std::string text;
+  for (const std::string& word : words)
+    text += (text.empty() ? "" : " ") + shell_word(escape_text(word));
+  return text;
 }
 
 std::string shown_name(const std::string& file) {

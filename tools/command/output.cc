@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/output.h"
+#include "scenarios/document/config_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

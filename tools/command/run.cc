@@ -149,7 +149,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
                                    ? ""
                                    : search_advice(args.file, args, result.fits,
                                                    result.scenario.gpus, scenario.plan.trains());
-    write_stdout(text_report(result, terminal.out) +
+    write_stdout(text_report(result, terminal.out, scenario_words(args.file, args)) +
                  (energy ? '\n' + step_energy_text(*energy) : "") +
                  (advice.empty() ? "" : wrap(advice, "  search   ", terminal.out.width)));
   }

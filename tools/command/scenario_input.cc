@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "scenarios/document/config_folder.h"
 #include "tools/command/import.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"

@@ -73,12 +73,7 @@ std::vector<std::string> run_words(const Arguments& args) {
 
 // Which search is about the same: of the file, with what was set beside it.
 std::string search_line(const std::string& file, const Arguments& args) {
-  std::string line = "`stepcast search";
-  if (!args.root.empty()) line += " --root " + shell_word(escape_text(args.root));
-  line += ' ' + shell_word(escape_text(shown_name(file)));
-  for (const std::string& word : args.given) line += ' ' + shell_word(escape_text(word));
-  for (const std::string& set : args.set) line += " -s " + shell_word(escape_text(set));
-  return line + '`';
+  return "`stepcast search " + scenario_words(file, args) + '`';
 }
 
 // With the scenario of the best layout.
@@ -154,7 +149,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(search_csv(answer.result));
   else
     write_stdout(search_text(answer.result, style));
-  if (folder) folder->write(answer);
+  if (folder) folder->write(answer, search_line(args.file, args));
   if (!args.html.empty()) write_page_of(answer, args);
   if (was_interrupted()) return kExitInterrupted;
   return args.fail_on_oom && answer.result.best.empty() ? kExitOutOfMemory : 0;
@@ -185,9 +180,9 @@ Scenario load_or_advise(const std::string& file, const Arguments& args) {
     const ScenarioDocument document = read_scenario(file, args);
     if (document.tree().find("parallel") != nullptr || !all.back().note.empty()) throw;
     const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
-    all.back().note = "no layout is stated, so that every GPU is a replica: " +
-                      search_line(file, args) + " finds the fastest" +
-                      (layout ? "; one that fits is " + layout_text(*layout) : "");
+    all.back().note =
+        "no layout is stated, so that every GPU is a replica: " + search_line(file, args) +
+        " finds the fastest" + (layout ? "; one that fits is " + layout_text(*layout) : "");
     throw InputError(std::move(all));
   }
 }

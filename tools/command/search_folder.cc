@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -48,27 +49,56 @@ std::vector<std::string> layouts_in(const std::string& folder) {
   return names;
 }
 
-// The folder that has both.
-fs::path common_folder(const fs::path& a, const fs::path& b) {
-  fs::path common;
-  auto i = a.begin();
-  for (auto j = b.begin(); i != a.end() && j != b.end() && *i == *j; ++i, ++j) common /= *i;
-  return common;
-}
+// Where what the scenarios name and lies outside the folder is copied to.
+constexpr std::string_view kNamedFiles = "named_files";
 
-// A scenario as a file of that folder: a line for each of its sections.
+// Copies of files that scenarios of a folder name, so that they run wherever the folder goes.
+class NamedFiles {
+ public:
+  explicit NamedFiles(fs::path folder) : folder_(std::move(folder)) {}
+
+  // The name of a file, seen from the folder; one that lies outside is copied into it, beside what
+  // is there already.
+  std::string name_of(const std::string& file) {
+    const fs::path relative = fs::path(file).lexically_relative(folder_);
+    if (!relative.empty() && *relative.begin() != "..") return relative.string();
+    const auto [known, is_new] = names_.try_emplace(file);
+    if (is_new) known->second = copy(file);
+    return known->second;
+  }
+
+ private:
+  std::string copy(const std::string& file) const {
+    const std::string text = read_whole_file(file);
+    const std::string name = fs::path(file).filename().string();
+    std::error_code error;
+    fs::create_directories(folder_ / kNamedFiles, error);
+    for (int i = 1;; ++i) {
+      const fs::path at = fs::path(kNamedFiles) / (i == 1 ? name : fmt::format("{}-{}", i, name));
+      const fs::path place = folder_ / at;
+      if (fs::exists(place, error)) {
+        if (fs::is_regular_file(place, error) && read_whole_file(place.string()) == text)
+          return at.string();
+        continue;
+      }
+      OutputFile copied(place.string(), false);
+      copied.write(text);
+      copied.commit();
+      return at.string();
+    }
+  }
+
+  fs::path folder_;
+  std::map<std::string, std::string> names_;
+};
+
+// A scenario as a file of the folder: a line for each of its sections.
 std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
-                          const std::string& file, const std::string& what,
-                          const fs::path& folder) {
+                          const std::string& search, const std::string& what, NamedFiles& files) {
   ScenarioDocument document = written;
-  fs::path root = folder;
-  for (const std::string& named : document.move_to(folder.string()))
-    root = common_folder(root, named);
-  std::string text = fmt::format("# The layout that `stepcast search {}` {}: {:.6g} s a step.\n",
-                                 escape_text(file), what, to_seconds(l.step_time));
-  if (root != folder)
-    text += fmt::format("# It names files outside this folder: stepcast run --root {}\n",
-                        escape_text(root.lexically_relative(fs::current_path()).string()));
+  document.rename_files([&](const std::string& absolute) { return files.name_of(absolute); });
+  std::string text = fmt::format("# The layout that {} {}: {:.6g} s a step.\n", search, what,
+                                 to_seconds(l.step_time));
   for (const Member& m : document.tree().members)
     text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';
   return text;
@@ -103,19 +133,19 @@ void SearchFolder::write_file(const std::string& name, const std::string& text) 
   file.commit();
 }
 
-void SearchFolder::write(const SearchAnswer& answer) const {
+void SearchFolder::write(const SearchAnswer& answer, const std::string& search) const {
   std::error_code error;
   for (const std::string& name : layouts_in(path_)) fs::remove(fs::path(path_) / name, error);
   write_file("funnel.json", funnel_json(answer.result));
   write_file("results.csv", search_csv(answer.result));
-  const fs::path folder = fs::weakly_canonical(fs::absolute(path_));
+  NamedFiles files(fs::weakly_canonical(fs::absolute(path_)));
   const auto write_layouts = [&](const char* name, const char* what,
                                  const std::vector<FoundLayout>& layouts,
                                  const std::vector<ScenarioDocument>& documents) {
     for (size_t i = 0; i < documents.size(); ++i) {
       const std::string file = fmt::format("{}{:02}", name, i + 1);
-      write_file(file + ".yaml", scenario_text(documents[i], layouts[i], answer.result.file,
-                                               fmt::format("{} {}", what, i + 1), folder));
+      write_file(file + ".yaml", scenario_text(documents[i], layouts[i], search,
+                                               fmt::format("{} {}", what, i + 1), files));
       auto resolved = documents[i].try_resolve();
       const Scenario* scenario = std::get_if<Scenario>(&resolved);
       if (scenario == nullptr) continue;

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "report/text/size.h"
+#include "scenarios/document/config_folder.h"
 #include "scenarios/document/number.h"
 #include "scenarios/forecast/size.h"
 #include "tools/command/import.h"

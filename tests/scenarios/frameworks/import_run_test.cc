@@ -45,6 +45,29 @@ TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
   EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
 }
 
+// Whatever the importer would miss in it.
+TEST(ImportRun, AFileOfAnotherKindIsNamedForWhatItIs) {
+  const auto refusal = [](const char* kind, std::string text) {
+    const testing::Failure f = import_failure(kind, std::move(text));
+    return f.all.empty() ? std::string()
+                         : f.all[0].code + ' ' + f.all[0].message + " | " + f.all[0].help;
+  };
+  const std::string page =
+      "<!doctype html>\n<html><head><meta name=\"stepcast-sources\" content=\"1\"></head>"
+      "--num-layers 32 --moe-pad-expert-input-to-capacity</html>\n";
+  EXPECT_THAT(refusal("megatron-args", page), HasSubstr("E330 this is a report of Stepcast"));
+  EXPECT_THAT(refusal("auto", page), HasSubstr("E330 this is a report of Stepcast"));
+  EXPECT_THAT(refusal("hf", "<html></html>"), HasSubstr("E330 this is a page (HTML)"));
+  EXPECT_THAT(refusal("hf", R"({"schema_version": 2, "scenario": {"name": "a"}})"),
+              HasSubstr("E330 this is an answer of Stepcast (--json)"));
+  for (const char* kind : {"hf", "megatron-args", "auto"})
+    EXPECT_EQ(refusal(kind, testing::kMinimal),
+              "E330 this is a scenario of Stepcast | it needs no import: stepcast run file");
+  EXPECT_EQ(refusal("megatron-args", import_sample("llama3_8b.config.json")),
+            "E330 this is a config.json | stepcast import hf file");
+  EXPECT_EQ(kind_of_file(page), "");
+}
+
 struct Sample {
   const char *kind, *file;
 };

@@ -60,6 +60,7 @@ TEST(Expression, ReadsUnits) {
   EXPECT_FALSE(holds("peak_memory <= 80GB", 1, 80.0 * (int64_t{1} << 30)));
   EXPECT_TRUE(holds("2.5ms == 2500us"));
   EXPECT_TRUE(holds("90% == 0.9"));
+  EXPECT_TRUE(holds("400kUSD == 400000USD and 400000USD == 0.4MUSD and 2USD == 2"));
   EXPECT_TRUE(holds("90% == 0.9 and tp%3 == 1"));
 }
 

@@ -620,6 +620,19 @@ TEST(Search, LayoutsAreScenariosThatDiffer) {
   }
 }
 
+TEST(Search, AConditionOnAResultIsAConstraint) {
+  SearchOptions options;
+  options.where = {"tp <= 8 and days <= 60"};
+  const testing::Failure f =
+      testing::failure_of([&] { SearchSpace(document(spaces().front().text), options).layouts(); });
+  ASSERT_EQ(f.codes, "E125");
+  EXPECT_EQ(f.all[0].message, "'days' is known of a layout once it has been simulated");
+  EXPECT_EQ(f.all[0].help,
+            "what an answer must keep is one of search.constraints: -s "
+            "'search.constraints=tp <= 8 and days <= 60'");
+  EXPECT_EQ(f.all[0].column, 13);
+}
+
 TEST(Search, ConditionsLeaveLayoutsOut) {
   SearchOptions options;
   options.where = {"tp * pp == 4 and recompute != full"};

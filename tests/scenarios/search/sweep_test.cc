@@ -100,6 +100,25 @@ TEST(Sweep, RowsSayWhatTheCommandLineHasSet) {
   EXPECT_EQ(kept, (std::vector{result.points[0].row.settings, result.points[1].row.settings}));
 }
 
+TEST(Sweep, WhatIsNoValueOfAKeyIsRefusedBeforeAnyPoint) {
+  const auto refused = [](const std::string& axis) {
+    SweepOptions options;
+    options.axes = {axis};
+    return testing::failure_of([&] { sweep(document(kSmall), options); });
+  };
+  for (const char* range : {"1-4", "1..4", "1:4"}) {
+    const testing::Failure f = refused(std::string("parallel.tp=") + range);
+    ASSERT_EQ(f.all.size(), 1u) << range;
+    EXPECT_EQ(f.all[0].help, "values are listed one by one: 1,2,4") << range;
+    EXPECT_EQ(f.all[0].file, "--axis parallel.tp");
+  }
+  EXPECT_EQ(refused("parallel.tp=1-4").lines,
+            std::vector<std::string>{"E107 1:2 'tp' must be a plain number, not '1-4'"});
+  EXPECT_EQ(refused("parallel.tp=1,x").codes, "E107");
+  EXPECT_EQ(refused("recompute.granularity=none,ful").codes, "E125");
+  EXPECT_EQ(refused("parallel.tp=1,3").codes, "");  // a value, of no scenario
+}
+
 TEST(Sweep, RowsSayThePriceOfTheirPoint) {
   std::vector<double> told;
   SweepRun run;
@@ -136,12 +155,12 @@ TEST(Sweep, DaysAndPriceAreThoseOfTheWholeTraining) {
 }
 
 TEST(Sweep, CountsWhatIsNoScenario) {
-  const SweepResult result = sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 3, x]}}\n"));
+  const SweepResult result = sweep(document(kSmall + "sweep: {axes: {parallel.tp: [1, 3, 0]}}\n"));
   ASSERT_EQ(result.points.size(), 3u);
   EXPECT_EQ(result.points[0].outcome, SweepPoint::Outcome::found);
   EXPECT_EQ(result.points[1].outcome, SweepPoint::Outcome::illegal);
   EXPECT_EQ(result.points[1].code, "E210");
-  EXPECT_EQ(result.points[2].code, "E107");
+  EXPECT_EQ(result.points[2].code, "E121");
 }
 
 TEST(Sweep, SaysAllThatIsWrongWithItsSection) {
