@@ -201,23 +201,24 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp) {
   return stages;
 }
 
+int64_t layer_products(const Transformer& model, int64_t layer) {
+  const int64_t factors = model.gated ? 3 : 2;
+  const LayerShape shape = layer_shape(model, layer_kind(model, layer));
+  const int64_t width =
+      model.experts > 0 ? model.experts_per_token * model.moe_ffn + model.shared_ffn : shape.ffn;
+  return model.hidden * (4 * shape.heads * shape.head_dim + factors * width);
+}
+
 std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages) {
   STEPCAST_CHECK(stages > 0, "a model has stages");
-  const int64_t factors = model.gated ? 3 : 2;
-  const auto products = [&](int64_t i) {
-    const LayerShape shape = layer_shape(model, layer_kind(model, i));
-    const int64_t width =
-        model.experts > 0 ? model.experts_per_token * model.moe_ffn + model.shared_ffn : shape.ffn;
-    return model.hidden * (4 * shape.heads * shape.head_dim + factors * width);
-  };
   int64_t total = model.vocab * model.hidden;
-  for (int64_t i = 0; i < model.layers; ++i) total += products(i);
+  for (int64_t i = 0; i < model.layers; ++i) total += layer_products(model, i);
   std::vector<StageContent> out(static_cast<size_t>(stages));
   int64_t done = 0;
   size_t stage = 0;
   for (int64_t i = 0; i < model.layers; ++i) {
     ++out[stage].layers;
-    done += products(i);
+    done += layer_products(model, i);
     const double share =
         static_cast<double>(total) * static_cast<double>(stage + 1) / static_cast<double>(stages);
     if (static_cast<double>(done) > share && stage + 1 < out.size()) ++stage;

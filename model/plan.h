@@ -407,6 +407,10 @@ void assign_wide_layers(std::vector<StageContent>& stages, const Transformer& mo
 // by pp * vpp.
 std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 
+// Multiplications of a token with weights of a layer, as nanotron counts them: projections as wide
+// as the heads, and the MLP or a token's experts.
+int64_t layer_products(const Transformer& model, int64_t layer);
+
 // Layers by the products with weights of a token, the head's among them: a stage ends with the
 // layer that takes it past its share of them (huggingface/nanotron, src/nanotron/models/base.py,
 // build_model).  Embedding on the first, head on the last stage.  REQUIRES: stages > 0.

@@ -39,6 +39,7 @@ struct ModelSize {
 
   int64_t parameters = 0, active_parameters = 0;  // active: met by one token
   int64_t embedding_parameters = 0;               // word and position embeddings and the head
+  int64_t mtp_layers = 0, mtp_parameters = 0;     // multi-token prediction, beside `parameters`
   double parameter_bytes = 2, gradient_bytes = 4, optimizer_bytes = 12;  // of one parameter
   double cache_bytes_per_token = 0;  // keys and values of inference, in 16 bits
 

@@ -66,6 +66,7 @@ struct ScenarioSummary {
   int64_t global_batch = 1, micro_batch = 1;  // sequences of a step, of a microbatch
   int64_t microbatches = 1;                   // of a data-parallel replica
   int64_t seq = 0;                            // tokens of a sequence
+  int64_t mtp_layers = 0;  // modules of multi-token prediction, trained beside the layers
   std::vector<std::string> warnings;
 };
 

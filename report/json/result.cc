@@ -52,6 +52,7 @@ void write_scenario(JsonWriter& json, const ScenarioSummary& s) {
     json.member("zero", s.zero);
     json.member("global_batch", s.global_batch);
     json.member("micro_batch", s.micro_batch);
+    json.member("mtp_layers", s.mtp_layers);
     json.member("microbatches", s.microbatches);
     json.member("seq", s.seq);
     json.member("schedule", s.schedule);

@@ -363,7 +363,8 @@ std::string headline(const ScenarioSummary& s, const TextStyle& style) {
   const std::array<std::string, 5> pieces{
       paint(escape_text(s.name), Tone::strong, style),
       fmt::format("{} x {}", s.gpus, escape_text(s.gpu)), layout_text(s),
-      fmt::format("GBS {}  MBS {}  seq {}", s.global_batch, s.micro_batch, s.seq),
+      fmt::format("GBS {}  MBS {}  seq {}", s.global_batch, s.micro_batch, s.seq) +
+          (s.mtp_layers > 0 ? fmt::format("  MTP {}", s.mtp_layers) : ""),
       escape_text(s.schedule)};
   return flow(pieces, style.width);
 }

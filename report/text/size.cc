@@ -49,7 +49,15 @@ std::string model_lines(const ModelSize& s) {
   for (const auto& [bytes, name] : std::array<std::pair<double, const char*>, 4>{
            {{4, "4 bytes"}, {2, "2"}, {1, "1"}, {0.5, "0.5"}}})
     weights += (weights.empty() ? "" : ", ") + std::string(name) + ": " + metric(n * bytes, "B");
-  return line("parameters", pad_right(metric(n, ""), 10) + of) + line("weights", weights) +
+  std::string predictions;
+  if (s.mtp_layers > 0)
+    predictions =
+        line("beside them",
+             pad_right(metric(real(s.mtp_parameters), ""), 10) + "of " +
+                 fmt::to_string(s.mtp_layers) + (s.mtp_layers == 1 ? " module" : " modules") +
+                 " of multi-token prediction (MTP), trained too: a step has their work");
+  return line("parameters", pad_right(metric(n, ""), 10) + of) + predictions +
+         line("weights", weights) +
          line("KV cache", metric(s.cache_bytes_per_token, "B") + " a token of context (2 bytes)");
 }
 
@@ -317,6 +325,8 @@ std::string size_json(const ModelSize& s, std::string_view version) {
     json.member("parameters", s.parameters);
     json.member("active_parameters", s.active_parameters);
     json.member("embedding_parameters", s.embedding_parameters);
+    json.member("mtp_layers", s.mtp_layers);
+    json.member("mtp_parameters", s.mtp_parameters);
     json.member("kv_cache_bytes_per_token", s.cache_bytes_per_token);
     json.object("step", [&] {
       json.member("sequences", s.global_batch);

@@ -52,6 +52,7 @@ ScenarioSummary summary_of(const Scenario& s) {
   t.zero = p.zero;
   t.global_batch = p.global_batch;
   t.micro_batch = p.micro_batch;
+  t.mtp_layers = p.trains() ? s.model.mtp_layers : 0;
   t.microbatches = p.microbatches();
   t.seq = p.seq;
   t.schedule = s.schedule_title;

@@ -450,6 +450,8 @@ void fill_model(const Scenario& s, ModelSize& size) {
   size.parameters = parameters(model);
   size.active_parameters = active_parameters(model);
   size.embedding_parameters = embedding_parameters(model);
+  size.mtp_layers = model.mtp_layers;
+  size.mtp_parameters = prediction_parameters(model);
   size.cache_bytes_per_token = cache_bytes_per_token(model);
   const Precision& p = s.plan.precision;
   size.parameter_bytes = bytes_per_element(p.params);

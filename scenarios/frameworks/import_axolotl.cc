@@ -3,12 +3,12 @@
 // (imports/hub_models.yaml) or in the model's config.json: --model.
 //
 // Names and defaults: src/axolotl/utils/schemas/ of https://github.com/axolotl-ai-cloud/axolotl
-#include <embedded/import_lists.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "scenarios/document/files.h"
+#include "scenarios/frameworks/hub_names.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/presets.h"
 #include "sim/text.h"
@@ -196,17 +196,12 @@ constexpr CostArgument kAxolotl[] = {
 };
 
 // The preset with the sizes of the file's model; empty: there is none, or the file changes them.
-std::string preset_of_hub(const Value& file, const std::string& name, Problems& problems) {
+std::string preset_of_hub(const Value& file, const std::string& name) {
   for (const Member& m : file.members)
     if (const bool changes = m.key == "base_model_config" || m.key == "overrides_of_model_config";
         changes && m.value.kind != Value::Kind::null && m.value.text != name)
       return {};
-  for (const auto& [path, text] : import_lists()) {
-    if (!path.ends_with("hub_models.yaml")) continue;
-    const Value models = parse_embedded(problems, "presets of models of the Hub", text);
-    if (const Value* preset = models.find(name)) return preset->text;
-  }
-  return {};
+  return preset_of_hub_model(name);
 }
 
 // How long the sequences of a preset can be; 0: it does not say.
@@ -238,7 +233,7 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   Importing importing{reader, in, cluster, draft};
   axolotl_parts(importing);
   if (in.problems.any()) return;
-  const std::string preset = preset_of_hub(file, name, in.problems);
+  const std::string preset = preset_of_hub(file, name);
   if (!preset.empty() && in.config == nullptr && !in.states_a_model()) {
     draft.set_text("model.preset", preset, {fmt::format("base_model {}", name), base->mark});
     importing.max_positions = positions_of_preset(preset, in.problems);

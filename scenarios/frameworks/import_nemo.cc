@@ -13,10 +13,12 @@
 #include <optional>
 #include <set>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/composition.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/interpolation.h"
 #include "scenarios/frameworks/megatron/import.h"
+#include "scenarios/frameworks/nemo_purpose.h"
 
 namespace stepcast {
 namespace {
@@ -48,6 +50,7 @@ constexpr NemoName kNemoNames[] = {
     {"model.ub_tp_comm_overlap", "tp_comm_overlap"},
     {"model.bias_dropout_add_fusion", "bias_dropout_fusion"},
     {"model.override_vocab_size", "padded_vocab_size"},
+    {"model.share_decoder_tokens_head_embeddings", "share_embeddings_and_output_weights"},
     {"model.optim.overlap_grad_sync", "overlap_grad_reduce"},
     {"model.optim.overlap_param_sync", "overlap_param_gather"},
     {"trainer.strategy.gradient_accumulation_fusion", "gradient_accumulation_fusion"},
@@ -114,7 +117,10 @@ class NemoFile {
   // Keys of the model that Megatron has no argument for.
   void draft(ScenarioDraft& draft) const {
     if (sees_) draft.left_out("model.mm_cfg");
-    if (!parallel_) return;
+    if (!all_devices_.empty())
+      draft.note(
+          fmt::format("cluster.node: {} means all GPUs of a node, 8 are assumed", all_devices_));
+    if (!parallel_ || !of_falcon_) return;
     draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
     draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});
   }
@@ -157,7 +163,14 @@ class NemoFile {
     const std::string& v = a.value.text;
     const std::string_view n = a.name;
     if (n == "trainer.devices") {
-      if (const auto devices = python_whole(v); devices && *devices > 0) add("nproc_per_node", a);
+      const auto devices = a.value.kind == Value::Kind::sequence
+                               ? std::optional(static_cast<int64_t>(a.value.items.size()))
+                               : python_whole(v);
+      if (devices && *devices > 0) {
+        put({"nproc_per_node", a.written, word_value(fmt::format("{}", *devices), a.value.mark)});
+      } else if (!is_null(a)) {  // -1, auto
+        all_devices_ = fmt::format("{} {}", a.written, v);
+      }
       return true;
     }
     if (n == "trainer.precision" || n == "model.precision" || n == "trainer.plugins.precision") {
@@ -191,6 +204,11 @@ class NemoFile {
       if (python_whole(v).value_or(0) > 0) add("recompute_num_layers", a);
       return true;
     }
+    if (n == "model.name") {
+      of_falcon_ = v == "megatron_falcon_gpt";
+      ignore(a);
+      return true;
+    }
     if (n == "model.mcore_customization_config.parallel_attention") {
       if (v == "True" || v == "true") parallel_ = a;
       return true;
@@ -222,12 +240,13 @@ class NemoFile {
     struct Part {
       std::string_view key, part;
     };
-    constexpr std::array<Part, 6> kParts{
+    constexpr std::array<Part, 7> kParts{
         {{"model.hyena.", "layers of convolutions (Hyena)"},
          {"model.retro.", "retrieval (RETRO)"},
          {"model.dec_cross_attention", "retrieval (RETRO)"},
          {"model.virtual_prompt_style", "training of a part of the parameters"},
          {"model.kd_teacher_restore_from_path", "learning from another model"},
+         {"model.data.hard_negatives_to_train", "training of embeddings by pairs of texts"},
          {"model.output_sequence", "training by preferences or rewards"}}};
     std::vector<std::string_view> refused;
     const auto refuse = [&](std::string_view part, const Argument& a) {
@@ -239,7 +258,9 @@ class NemoFile {
     };
     for (const Argument& a : all) {
       // What is yet to be said ("???") is there.
-      const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
+      // So is a teacher, which no other configurations name.
+      const bool null = (a.value.kind == Value::Kind::null || a.value.text == "null") &&
+                        !a.name.starts_with("model.kd_teacher");
       for (const Part& p : kParts)
         if (a.name.starts_with(p.key) && !null) refuse(p.part, a);
       if (a.name.starts_with("model.model_transform") && !is_off(a))
@@ -251,6 +272,10 @@ class NemoFile {
                a);
       if (a.name == "model.mm_cfg.llm.freeze" && !is_off(a))
         refuse("training of a part of the parameters", a);
+      const bool stack = a.name == "model.encoder_arch" || a.name == "model.decoder_arch" ||
+                         a.name == "model.encoder.arch" || a.name == "model.decoder.arch";
+      if (stack && !is_null(a) && a.value.text != "transformer")
+        refuse("an encoder or a decoder of another kind", a);
       const bool names =
           a.name == "name" || a.name == "run.name" || a.name == "model.tokenizer.type";
       if (names && (a.value.text.find("griffin") != std::string::npos ||
@@ -276,6 +301,15 @@ class NemoFile {
   bool tokenizer(const Argument& a) {
     if (a.name == "model.tokenizer.type") {
       add("tokenizer_type", a);
+      return true;
+    }
+    if (a.name == "model.tokenizer.model") {  // wherever it lies, its name may be known
+      if (a.value.is_scalar() && a.value.text != "null" && a.value.text != "???")
+        put({"tokenizer_model", a.written, a.value});
+      return true;
+    }
+    if (a.name == "model.tokenizer.num_sentinel_tokens") {
+      add("vocab_extra_ids", a);
       return true;
     }
     if (a.name == "model.tokenizer.vocab_size") {
@@ -304,10 +338,15 @@ class NemoFile {
     put({a.name, a.written, a.value});
   }
 
-  // T5: `encoder` and `decoder` are mappings of the same keys.
+  // T5: `encoder` and `decoder` are mappings of the same keys; in 2022 one set of keys for both,
+  // with `decoder_arch`.
   void add_stacks(const Value& model) {
     const Value* encoder = model.find("encoder");
     const Value* decoder = model.find("decoder");
+    if (const Value* both = model.find("num_layers");
+        both != nullptr && model.find("decoder_arch") != nullptr)
+      for (const char* name : {"encoder_num_layers", "decoder_num_layers"})
+        add(name, {name, "model.num_layers", *both});
     if (!is_mapping(encoder) || !is_mapping(decoder) || encoder->find("num_layers") == nullptr)
       return;
     for (Argument a : flatten(*encoder)) {
@@ -341,6 +380,8 @@ class NemoFile {
   std::set<std::string, std::less<>> names_;  // of all_
   bool newer_ = false;
   bool sees_ = false;                 // with an encoder of images, whose sizes are in another file
+  std::string all_devices_;           // what says that all GPUs of a node are taken
+  bool of_falcon_ = false;            // layers that may stand side by side; no others read that
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
   bool two_norms_ = false;            // ... each with a norm of its own
   std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's
@@ -402,6 +443,47 @@ std::string_view trained_group(const Value& file, const ImportSources& in, Scena
   return group.name;
 }
 
+// The launcher's fine-tuning goes on with a model that a training of its own made: the one in
+// training/FAMILY/ whose run.name is this file's run.model_train_name, where this file lies in
+// fine_tuning/FAMILY/.  Puts that model below the file's own, without what is the run's.
+void add_trained_model(Value& file, const ImportSources& in, ScenarioDraft& draft) {
+  const Value* run = file.find("run");
+  const Value* named = is_mapping(run) ? run->find("model_train_name") : nullptr;
+  Value* own = file.find("model");
+  if (named == nullptr || !named->is_scalar() || in.folder.empty() || !in.files) return;
+  if (own->find("num_layers") != nullptr || own->find("encoder") != nullptr) return;
+  const std::string& name = named->text;
+  if (name.find('/') != std::string::npos) return;
+  std::string dashes = name;
+  std::replace(dashes.begin(), dashes.end(), '_', '-');
+  const std::string short_name =
+      name.starts_with(in.folder + "_") ? name.substr(in.folder.size() + 1) : name;
+  for (const std::string& candidate : {name, dashes, short_name}) {
+    const std::string path = fmt::format("training/{}/{}.yaml", in.folder, candidate);
+    const std::optional<std::string> text = in.files("../../" + path);
+    if (!text) continue;
+    std::vector<Member> repeated;
+    Value training =
+        parse_foreign_yaml(in.problems, in.problems.add_source({path, *text}), repeated);
+    if (in.problems.any()) return;
+    const Value* its_run = training.find("run");
+    const Value* its_name = is_mapping(its_run) ? its_run->find("name") : nullptr;
+    if (its_name == nullptr || its_name->text != name || !is_mapping(training.find("model")))
+      continue;
+    resolve_interpolations(training, in.given);
+    Value model = *training.find("model");
+    std::erase_if(model.members, [](const Member& m) {
+      return m.key == "data" || m.key == "optim" || m.key == "encoder_seq_length" ||
+             m.key.ends_with("_parallel_size") || m.key.starts_with("ub_tp_comm_overlap") ||
+             m.key.starts_with("fp8");
+    });
+    merge(model, std::move(*own));
+    *own = std::move(model);
+    draft.note(fmt::format("run.model_train_name {}: the model is that of {}", name, path));
+    return;
+  }
+}
+
 // Whether the file says on what to test and not on what to train.
 bool only_evaluates(const Value& file) {
   const Value* data = file.find("model")->find("data");
@@ -415,6 +497,13 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
                  ImportCounts& counts) {
   Value file = read_mapping(in, in.file, "a configuration of NeMo");
   if (in.problems.any()) return;
+  if (const auto other = other_purpose_of_nemo(file))
+    return in.problems.add(
+        other->trains ? "E130" : "E336",
+        other->trains
+            ? fmt::format("not supported yet: {} ({})", other->what, other->key)
+            : fmt::format("this configuration trains no model: {} ({})", other->what, other->key),
+        {in.file, 1, 1}, 1, {}, "import the configuration of a training of a language model");
   const std::vector<MissingFile> missing = compose_defaults(file, in);
   if (in.problems.any()) return;
   const std::string_view group = trained_group(file, in, draft);
@@ -431,6 +520,12 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
   if (only_evaluates(file))
     return in.problems.add("E336", "this configuration trains no model: it evaluates one",
                            {in.file, 1, 1}, 1, {}, "import the configuration of the training");
+  add_trained_model(file, in, draft);
+  if (in.problems.any()) return;
+  if (const Value* model = file.find("model"); model->find("num_layers") == nullptr)
+    if (const Value* from = model->find("restore_from_path"); from != nullptr && from->is_scalar())
+      draft.note(fmt::format("model.restore_from_path {}: what is in a checkpoint is not read",
+                             from->text));
   NemoFile nemo(in);
   std::vector<Argument> arguments = nemo.read(file);
   if (in.problems.any()) return;

@@ -218,6 +218,10 @@ void neox_vocabulary(Importing& i) {
     i.draft.set("model.vocab_size", tokens, i.a.origin(by, "GPT-NeoX's default: GPT-2's"));
   };
   if (file.find("20B_tokenizer") != std::string::npos) return of(kOfNeox, "vocab_file");
+  if (!i.a.given("tokenizer_type") && file.empty())
+    return i.draft.assume("model.vocab_size", fmt::format("{}", kOfGpt2),
+                          "GPT-NeoX's default tokenizer is GPT-2's, and the file names none, which "
+                          "another may; -s model.vocab_size=N states it");
   if (type == "GPT2BPETokenizer" || type == "HFGPT2Tokenizer") return of(kOfGpt2, "tokenizer_type");
   constexpr int64_t kOfCharacters = 512;  // build_tokenizer()
   if (type == "CharLevelTokenizer") return of(kOfCharacters, "tokenizer_type");

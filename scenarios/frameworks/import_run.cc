@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "scenarios/cluster_section.h"
 #include "scenarios/document/files.h"
@@ -18,13 +19,13 @@ namespace {
 
 using Importer = void (*)(const ImportSources&, const ImportCluster&, ScenarioDraft&,
                           ImportCounts&);
-constexpr std::array<std::string_view, 11> kKinds{
-    "hf",        "megatron-args", "megatron-log", "bridge",   "nemo",    "torchtitan",
-    "deepspeed", "accelerate",    "axolotl",      "nanotron", "gpt-neox"};
+constexpr std::array<std::string_view, 12> kKinds{
+    "hf",        "megatron-args", "megatron-log", "bridge",   "nemo",     "torchtitan",
+    "deepspeed", "accelerate",    "axolotl",      "nanotron", "gpt-neox", "primus"};
 constexpr std::array<Importer, kKinds.size()> kImporters{
     import_hf,      import_megatron_args, import_megatron_log, import_bridge,
     import_nemo,    import_torchtitan,    import_deepspeed,    import_accelerate,
-    import_axolotl, import_nanotron,      import_neox};
+    import_axolotl, import_nanotron,      import_neox,         import_primus};
 
 // Names that files of every model have.
 constexpr std::array<std::string_view, 8> kUsualNames{
@@ -165,12 +166,42 @@ class WrittenCheck {
 
 namespace {
 
+// Windows' editors put a byte order mark before a text.
+std::string without_mark(const std::string& text) {
+  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
+}
+
 std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
   const std::string_view kind = kind_of_file(request.text);
   if (!kind.empty()) return kind;
-  throw file_error(
-      "E330", "which tool this file is of cannot be told from its content", request.file,
-      "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end())));
+  std::string help =
+      "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end()));
+  // What is wrong with a text that looks like keys and values may be why.
+  Problems as_yaml;
+  std::vector<Member> repeated;
+  parse_foreign_yaml(as_yaml, as_yaml.add_source({request.file, without_mark(request.text)}),
+                     repeated);
+  if (as_yaml.any() && request.text.find(": ") != std::string::npos) {
+    const Diagnostic d = as_yaml.diagnostics().front();
+    help += fmt::format("; as YAML or JSON it is wrong in line {}: {}", d.line, d.message);
+  }
+  throw file_error("E330", "which tool this file is of cannot be told from its content",
+                   request.file, help);
+}
+
+// Numbers as YAML 1.1 has them, which PyYAML reads: 020 and 0x10 are 16.
+void read_old_numbers(Value& value) {
+  for (Value& item : value.items) read_old_numbers(item);
+  for (Member& m : value.members) read_old_numbers(m.value);
+  const std::string& text = value.text;
+  if (!value.is_scalar() || value.quoted || text.size() < 2 || text[0] != '0') return;
+  const bool hexadecimal = text[1] == 'x';
+  std::string digits = text.substr(hexadecimal ? 2 : 1);
+  std::erase(digits, '_');
+  int64_t n = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, n, hexadecimal ? 16 : 8);
+  if (error == std::errc() && at == end && n >= 0) value.text = fmt::format("{}", n);
 }
 
 }  // namespace
@@ -206,16 +237,17 @@ ImportedRun import_run(const ImportRequest& request) {
   STEPCAST_CHECK(kind < kKinds.size(), "no such kind: " + request.kind);
 
   Problems problems;
-  const SourceRef file = problems.add_source({request.file, request.text});
+  const SourceRef file = problems.add_source({request.file, without_mark(request.text)});
   SourceRef config;
   if (!request.model_file.empty())
-    config = problems.add_source({request.model_file, request.model_text});
+    config = problems.add_source({request.model_file, without_mark(request.model_text)});
   ScenarioDraft draft;
   ImportCounts counts;
   draft.set("schema", int64_t{1}, "");
   draft.set_text("name", name_of_run(request), "");
   std::vector<std::string> warnings;
-  kImporters[kind]({problems, file, config, request.set, request.given, &warnings, request.files},
+  kImporters[kind]({problems, file, config, request.set, request.given, &warnings, request.files,
+                    request.folder},
                    request.cluster, draft, counts);
   for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
@@ -276,6 +308,7 @@ Value read_mapping(const ImportSources& in, const SourceRef& source, const std::
   const bool clean = !in.problems.any();
   std::vector<Member> repeated;
   Value value = parse_foreign_yaml(in.problems, source, repeated);
+  read_old_numbers(value);
   for (const Member& m : repeated)
     if (in.warnings != nullptr)
       in.warnings->push_back(fmt::format("'{}' is given again in line {}, with the same value",

@@ -14,7 +14,7 @@
 namespace stepcast {
 
 // hf, megatron-args, megatron-log, bridge, nemo, torchtitan, deepspeed, accelerate, axolotl,
-// nanotron.
+// nanotron, gpt-neox, primus.
 std::span<const std::string_view> import_kinds();
 
 // The kind that reads a text, if it is a log with measured steps: megatron-log, bridge (of NeMo

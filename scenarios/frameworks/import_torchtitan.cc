@@ -331,6 +331,8 @@ constexpr CostArgument kTorchtitan[] = {
     {"parallelism.num_pp_microbatches", "batch.global", As::input(),
      "training.num_pp_microbatches"},
 
+    {"model.n_layers", "model.num_hidden_layers"},
+
     {"training.mixed_precision_param", "precision.preset", As::code(titan_precision)},
     {"model.converters", "precision.preset", As::input(), "model.model_converters"},
     // Switches of 2024, before there were converters.
@@ -388,12 +390,8 @@ std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
 
 }  // namespace
 
-void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
-                       ImportCounts& counts) {
-  const SourceRef written = torchtitan_configuration(in);
-  if (written == nullptr) return;
-  const Value file = read_titan_file(in, written);
-  if (in.problems.any()) return;
+void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCluster& cluster,
+                      ScenarioDraft& draft, ImportCounts& counts) {
   const ArgumentReader reader(kTorchtitan, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1},
@@ -411,8 +409,12 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
                         reader.mark("model.name")};
     if (preset_text(PresetKind::model, name)) {
       draft.set_text("model.preset", name, origin);
-      model.kind = Value::Kind::scalar;
-      model.text = name;
+      model.kind = Value::Kind::mapping;
+      model.members.push_back({"preset", model.mark, word_value(name, model.mark)});
+      if (const auto n = reader.whole("model.n_layers")) {  // Primus's
+        draft.set("model.num_hidden_layers", *n, reader.origin("model.n_layers"));
+        model.members.push_back({"num_hidden_layers", model.mark, *reader.value("model.n_layers")});
+      }
     } else if (const auto sizes = titan_model(name, in.problems)) {
       model = *sizes;
       ImportCounts of_model;
@@ -431,7 +433,16 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   Importing importing{reader, in, cluster, draft};
   importing.layers = *layers;
   draft_rows(importing);
-  if (written != in.file) draft_measured(in, draft, counts);
+}
+
+void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                       ImportCounts& counts) {
+  const SourceRef written = torchtitan_configuration(in);
+  if (written == nullptr) return;
+  const Value file = read_titan_file(in, written);
+  if (in.problems.any()) return;
+  draft_torchtitan(file, in, cluster, draft, counts);
+  if (written != in.file && !in.problems.any()) draft_measured(in, draft, counts);
 }
 
 }  // namespace stepcast

@@ -26,6 +26,7 @@ struct ImportSources {
   std::span<const std::string> given{};                        // ImportRequest::given
   std::vector<std::string>* warnings = nullptr;  // of what is read; null: nobody listens
   std::function<std::optional<std::string>(std::string_view)> files{};  // ImportRequest::files
+  std::string folder{};                                                 // ImportRequest::folder
 
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
@@ -67,6 +68,13 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                      ImportCounts& counts);
 void import_neox(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                  ImportCounts& counts);
+void import_primus(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                   ImportCounts& counts);
+
+// The scenario of torchtitan's values, whatever file they are in.  Adds E330 where there are none,
+// E332 for models that are not known.
+void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCluster& cluster,
+                      ScenarioDraft& draft, ImportCounts& counts);
 
 // Rows of what DeepSpeed shards and moves to the host, which files of its users have too.
 std::span<const CostArgument> deepspeed_sharding();

@@ -13,6 +13,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/nemo_purpose.h"
 #include "scenarios/frameworks/toml_values.h"
 
 namespace stepcast {
@@ -60,12 +61,9 @@ std::string_view kind_of_sections(const Value& v, const Value& model) {
         has_key(*model.find("config"), {"_target_", "num_layers"}))
       return "nemo";
     const bool trains = has_key(model, {"micro_batch_size", "global_batch_size", "optim"});
-    const bool of_images = has_key(model, {"unet_config", "first_stage_config", "vision", "unet",
-                                           "vision_pretraining_type", "unet_type"});
-    return (layout || sizes) && trains && !of_images ? "nemo" : "";
+    return (layout || sizes) && trains ? "nemo" : "";
   }
-  if (is_mapping_at(v, "run"))
-    return {};  // NeMo's launcher: what is converted, evaluated, exported
+  if (is_mapping_at(v, "run")) return {};  // NeMo's launcher: other files of its stages
   const bool sections = has_key(v, {"train", "ddp", "dist", "mixed_precision", "comm_overlap",
                                     "dataset", "checkpoint", "recipe", "optimizer"});
   return layout || sizes || (sections && has_key(model, {"seq_length"})) ? "bridge" : "";
@@ -79,6 +77,14 @@ bool is_neox(const Value& v) {
                      "gpt_j_residual", "gpt-j-residual", "attention_config", "attention-config"});
 }
 
+// Primus: a trainer that says its framework.
+bool is_primus(const Value& v) {
+  const Value* modules = v.find("modules");
+  return modules != nullptr &&
+         std::any_of(modules->members.begin(), modules->members.end(),
+                     [](const Member& m) { return m.value.find("framework") != nullptr; });
+}
+
 // The configuration of NeMo's launcher, put together from groups of files.
 bool is_nemo_launcher(const Value& v) {
   const Value* defaults = v.find("defaults");
@@ -90,6 +96,7 @@ bool is_nemo_launcher(const Value& v) {
 std::string_view kind_of_mapping(const Value& v) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
   if (is_nemo_launcher(v)) return "nemo";
+  if (is_primus(v)) return "primus";
   if (has_key(v, {"base_model"}) && has_key(v, {"micro_batch_size", "datasets", "adapter"}))
     return "axolotl";
   if (is_neox(v)) return "gpt-neox";
@@ -100,6 +107,7 @@ std::string_view kind_of_mapping(const Value& v) {
     return "deepspeed";
   for (const std::string_view section : {"MODEL_ARGS", "model_args", "arguments", "args"})
     if (is_mapping_at(v, section)) return "megatron-args";
+  if (other_purpose_of_nemo(v)) return "nemo";  // which refuses it by name
   const Value* model = v.find("model");
   if (model != nullptr && is_mapping_at(*model, "model_config")) return "nanotron";
   const bool parts = has_key(v, {"training", "parallelism"});
@@ -122,7 +130,9 @@ bool looks_like_toml(std::string_view text) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+    if (line.starts_with('[')) line = line.substr(0, line.find('#'));
+    while (!line.empty() && std::string_view(" \t\r").find(line.back()) != line.npos)
+      line.remove_suffix(1);
     if (line.size() > 2 && line.front() == '[' && line.back() == ']' &&
         line.find_first_of(" ,\"'{}:") == std::string_view::npos)
       section = true;
@@ -145,6 +155,7 @@ Value mapping_of(const std::string& text) {
 }  // namespace
 
 std::string_view kind_of_file(const std::string& text) {
+  if (text.starts_with("\xEF\xBB\xBF")) return kind_of_file(text.substr(3));  // byte order mark
   const bool called = text.starts_with("#!");
   const Value v = called ? Value{} : mapping_of(text);
   // The comments of a scenario may quote the script or the log that its values come from.

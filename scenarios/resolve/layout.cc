@@ -351,10 +351,12 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
   if (plan.global_batch % unit == 0) return;
+  // Interleaved schedules run whole groups of pp microbatches, whatever else they run.
+  const int64_t groups = plan.vpp > 1 && unit <= kMostBatch ? unit * plan.pp : unit;
   v.refuse(
       "E203", "batch.global",
       fmt::format("batch.global = {} is not a multiple of micro*dp = {}", plan.global_batch, unit),
-      nearest_multiples(plan.global_batch, unit));
+      nearest_multiples(plan.global_batch, groups));
 }
 
 // Of the sequence whose length stands at `path`.

@@ -512,12 +512,16 @@ LayoutBound LayoutBounds::of(size_t layout) const {
       forwards_before = saturating_sum(forwards_before, all[static_cast<size_t>(r)].forward);
       backwards_before = saturating_sum(backwards_before, all[static_cast<size_t>(r)].backward);
     } else {
-      // Wherever its stages are, some rank has at least the mean.
-      int64_t sum = 0;
-      for (const Stage& stage : all)
+      // Wherever its stages are, some rank has at least the mean, and some one holds that of the
+      // states.
+      int64_t sum = 0, held = 0;
+      for (const Stage& stage : all) {
         sum = saturating_sum(sum, saturating_sum(stage.forward, stage.backward));
+        held = saturating_sum(held, stage.held);
+      }
+      memory = saturating_sum(memory, held / pp);
+      r = pp;
       out.time = std::max(out.time, Time{saturating_product(sum / pp, microbatches)});
-      break;
     }
     // Shares are rounded up to whole numbers of parameters, a few of which more or less are not
     // worth being exact about.

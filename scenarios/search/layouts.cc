@@ -64,6 +64,49 @@ std::vector<int64_t> counted_layers(int64_t layers, int64_t stages) {
   return out;
 }
 
+// The work of what a stage with the head has beside its layers, in layers: by the products of a
+// token, as stages_by_products counts them, with those of prediction modules.
+double ends_in_layers(const Transformer& model) {
+  double layers = 0;
+  for (int64_t i = 0; i < model.layers; ++i)
+    layers += static_cast<double>(layer_products(model, i));
+  const double layer = layers / static_cast<double>(model.layers),
+               head = static_cast<double>(model.vocab * model.hidden),
+               prediction = static_cast<double>(layer_products(model, model.layers - 1) +
+                                                2 * model.hidden * model.hidden) +
+                            head;
+  return (head + static_cast<double>(model.mtp_layers) * prediction) / layer;
+}
+
+// Gives each layer to the rank that has least, then within a rank to the stage that has least.
+// Stages go round the ranks.  Take 10 layers on 2 ranks of 2 chunks, and a head that weighs 2.5
+// layers.  The ranks get 6 and 4: 4 and the head are 6.5.  Rank 0 has 3 in each chunk, and rank 1
+// of its 4 layers 3 in the first and 1 in the last, beside the head.  The last stage may have none.
+std::vector<int64_t> balanced_layers(const Transformer& model, int64_t pp, int64_t vpp) {
+  const int64_t stages = pp * vpp, fewest = stages - 1;
+  if (stages < 2 || model.layers < fewest) return {};
+  const double ends = ends_in_layers(model);
+  std::vector<int64_t> out(static_cast<size_t>(stages), 1);
+  out.back() = 0;
+  const auto rank_of = [&](size_t stage) { return stage % static_cast<size_t>(pp); };
+  std::vector<double> of_rank(static_cast<size_t>(pp), static_cast<double>(vpp));
+  of_rank.back() += ends - 1;
+  const auto load = [&](size_t stage) {
+    return static_cast<double>(out[stage]) + (stage + 1 == out.size() ? ends : 0);
+  };
+  for (int64_t left = model.layers - fewest; left > 0; --left) {
+    // Of equals the last: a rank at the end holds fewer microbatches.
+    size_t least = 0;
+    for (size_t s = 1; s < out.size(); ++s)
+      if (std::pair(of_rank[rank_of(s)], load(s)) <=
+          std::pair(of_rank[rank_of(least)], load(least)))
+        least = s;
+    ++out[least];
+    ++of_rank[rank_of(least)];
+  }
+  return out;
+}
+
 std::vector<int64_t> layers_of(std::span<const StageContent> stages) {
   std::vector<int64_t> out;
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -73,7 +116,9 @@ std::vector<int64_t> layers_of(std::span<const StageContent> stages) {
   return out;
 }
 
-std::vector<int64_t> split_layers(const Transformer& model, int64_t stages, StageSplit split) {
+std::vector<int64_t> split_layers(const Transformer& model, int64_t pp, int64_t vpp,
+                                  StageSplit split) {
+  const int64_t stages = pp * vpp;
   if (stages > model.layers + 2) return {};
   switch (split) {
     case StageSplit::even:
@@ -83,6 +128,7 @@ std::vector<int64_t> split_layers(const Transformer& model, int64_t stages, Stag
     case StageSplit::products:
       return stages > model.layers ? std::vector<int64_t>{}
                                    : layers_of(stages_by_products(model, stages));
+    case StageSplit::balanced: return balanced_layers(model, pp, vpp);
     case StageSplit::last:
       return stages > model.layers ? std::vector<int64_t>{}
                                    : layers_of(last_stages_fullest(model.layers, stages));
@@ -300,11 +346,10 @@ class SearchSpace::Enumeration {
   }
 
   std::optional<Illegal> illegal_split() {
-    const int64_t stages = at_[kPp] * at_[kVpp];
-    const std::vector<int64_t>& layers = spread(stages, index_[kSplit]);
+    const std::vector<int64_t>& layers = spread(index_[kSplit]);
     if (layers.empty()) return Illegal::stages;
     for (size_t before = 0; before < index_[kSplit]; ++before)
-      if (spread(stages, before) == layers) return Illegal::same;
+      if (spread(before) == layers) return Illegal::same;
     return {};
   }
 
@@ -365,9 +410,10 @@ class SearchSpace::Enumeration {
     throw InputError(std::move(d));
   }
 
-  const std::vector<int64_t>& spread(int64_t stages, size_t split) {
-    const auto [it, fresh] = spreads_.try_emplace({stages, split});
-    if (fresh) it->second = split_layers(model(), stages, space_.splits_[split]);
+  // Of the stages where it is.
+  const std::vector<int64_t>& spread(size_t split) {
+    const auto [it, fresh] = spreads_.try_emplace({at_[kPp], at_[kVpp], split});
+    if (fresh) it->second = split_layers(model(), at_[kPp], at_[kVpp], space_.splits_[split]);
     return it->second;
   }
 
@@ -390,7 +436,7 @@ class SearchSpace::Enumeration {
   size_t index_of_place_ = 0;
   const SearchPlace* place_ = nullptr;
   bool whole_sequences_ = false;  // a rank needs what stands before its part of the sequence
-  std::map<std::pair<int64_t, size_t>, std::vector<int64_t>> spreads_;  // of stages and a split
+  std::map<std::tuple<int64_t, int64_t, size_t>, std::vector<int64_t>> spreads_;  // pp, vpp, split
   std::array<std::vector<int64_t>, kLevels> values_;  // of each level; or indices of its words
   std::array<double, kLevels> below_{};               // combinations of all levels below it
   // Where it is.
@@ -407,7 +453,7 @@ bool SearchSpace::any_layout(const std::function<bool()>& stop) const {
 }
 
 std::vector<int64_t> SearchSpace::layers_of_stages(const Layout& l) const {
-  return split_layers(places_[l.place].scenario->model, int64_t{l.pp} * l.vpp, l.split);
+  return split_layers(places_[l.place].scenario->model, l.pp, l.vpp, l.split);
 }
 
 }  // namespace stepcast

@@ -743,38 +743,61 @@ class Searcher {
   }
 
   // What the first layout would take with a switch of the software on that is no axis of the space,
-  // and with all of those on that make it faster.
+  // and with those on together that make it faster, the best first: some exclude others.
   void find_switches(const Found& first) {
     if (!space_.overlaps_if_told()) return;
     const Layout& layout = layouts()[first.layout];
     const auto resolved = space_.scenario(layout);
-    const Plan& plan = std::get<Scenario>(resolved).plan;
+    const Scenario& scenario = std::get<Scenario>(resolved);
+    const Plan& plan = scenario.plan;
     struct Switch {
       const char *path, *from, *to;
-      bool off;  // and the software has it for this layout
+      bool off;                // and the software has it for this layout
+      bool exchanges = false;  // beside other work: by one of them
     };
+    // NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py, __post_init__.
+    const bool exchanges = plan.ep > 1 && !plan.overlap.ep && !plan.moe.shared_overlap;
     const bool replicas = plan.dp > 1 && plan.zero <= 1;
-    const std::array<Switch, 3> switches{
+    const std::array<Switch, 5> switches{
         {{"overlap.dp_grad", "false", "true", replicas && !plan.overlap.dp_grad},
          {"overlap.dp_param", "false", "true",
           replicas && plan.zero == 1 && !plan.overlap.dp_param},
          {"overlap.tp", "backward", "pipelined",
-          plan.tp > 1 && plan.overlap.tp == TpOverlap::backward}}};
-    std::vector<std::pair<std::string, std::string>> helpful;
-    const char* from = nullptr;  // of the first of these
+          plan.tp > 1 && plan.overlap.tp == TpOverlap::backward},
+         {"overlap.ep", "false", "true",
+          exchanges && plan.recompute != Recompute::full && scenario.model.mtp_layers <= 1, true},
+         {"moe.shared_overlap", "false", "true", exchanges && scenario.model.shared_ffn > 0,
+          true}}};
+    std::vector<std::pair<Time, const Switch*>> helpful;
     for (const Switch& s : switches) {
       if (!s.off || is_axis(s.path)) continue;
       std::optional<SearchStep> step = take_switches(layout, {{s.path, s.to}}, s.from);
       if (!step || step->layout.step_time == first.figures.time) continue;
-      if (step->fits && step->layout.step_time < first.figures.time) {
-        if (helpful.empty()) from = s.from;
-        helpful.emplace_back(s.path, s.to);
-      }
+      if (step->fits && step->layout.step_time < first.figures.time)
+        helpful.emplace_back(step->layout.step_time, &s);
       answer_.result.steps.push_back(*std::move(step));
     }
-    if (helpful.size() < 2) return;
-    if (auto all = take_switches(layout, helpful, from))
-      answer_.result.steps.push_back(*std::move(all));
+    if (helpful.empty()) return;
+    std::ranges::stable_sort(helpful, {}, [](const auto& h) { return h.first; });
+    std::vector<std::pair<std::string, std::string>> on;
+    std::optional<SearchStep> together;
+    Time best = Time::max();
+    bool beside = false;  // exchanges are already
+    for (const auto& [time, s] : helpful) {
+      if (s->exchanges && beside) continue;
+      on.emplace_back(s->path, s->to);
+      std::optional<SearchStep> step =
+          on.size() == 1 ? std::nullopt : take_switches(layout, on, helpful.front().second->from);
+      const Time now = on.size() == 1 ? time : step && step->fits ? step->layout.step_time : best;
+      if (now < best) {
+        best = now;
+        together = std::move(step);
+        beside = beside || s->exchanges;
+      } else {
+        on.pop_back();
+      }
+    }
+    if (together) answer_.result.steps.push_back(*std::move(together));
   }
 
   bool is_axis(std::string_view path) const {
@@ -934,25 +957,30 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
   if (asked) simple.set("search.memory_margin", *asked);
   simple.set("search.top", scalar_value("1"));
   const Value* software = document.tree().find("software");
-  const bool runs_one = software_runs_zero(software != nullptr ? software->text : "", 1);
-  simple.set("search.space", mapping_value({{"parallel.tp", "auto"},
-                                            {"parallel.pp", "auto"},
-                                            {"parallel.ep", "auto"},
-                                            {"recompute", "auto"},
-                                            {"parallel.cp", "1"},
-                                            {"parallel.vpp", "1"},
-                                            {"parallel.etp", "1"},
-                                            {"parallel.zero", runs_one ? "1" : "auto"},
-                                            {"parallel.split", "auto"},
-                                            {"schedule", "auto"},
-                                            {"batch.micro", "1"}}));
-  simple.set("contention.interference", scalar_value("off"));
-  try {
+  const auto with_zero = [&](const char* zero) -> std::optional<FoundLayout> {
+    simple.set("search.space", mapping_value({{"parallel.tp", "auto"},
+                                              {"parallel.pp", "auto"},
+                                              {"parallel.ep", "auto"},
+                                              {"recompute", "auto"},
+                                              {"parallel.cp", "1"},
+                                              {"parallel.vpp", "1"},
+                                              {"parallel.etp", "1"},
+                                              {"parallel.zero", zero},
+                                              {"parallel.split", "auto"},
+                                              {"schedule", "auto"},
+                                              {"batch.micro", "1"}}));
     SearchRun run;
     run.any = true;
     run.forecasts = false;
     SearchAnswer answer = search_layouts(simple, {}, run);
-    if (!answer.result.best.empty()) return std::move(answer.result.best.front());
+    if (answer.result.best.empty()) return {};
+    return std::move(answer.result.best.front());
+  };
+  simple.set("contention.interference", scalar_value("off"));
+  try {
+    if (software_runs_zero(software != nullptr ? software->text : "", 1))
+      if (auto found = with_zero("1")) return found;
+    return with_zero("auto");
   } catch (const InputError&) {  // which the scenario itself is refused for
   }
   return {};

@@ -85,8 +85,8 @@ struct SoftwareAxes {
   bool context_parallel = true;
   bool selective = true;  // recomputation
   std::array<bool, 4> zero{true, true, true, true};
-  std::array<bool, kSplitWords.size()> splits{true, true, true};
-  bool overlaps_if_told = false;  // overlap.dp_grad, dp_param and tp are switches of it
+  std::array<bool, kSplitWords.size()> splits{true, true, true, true};
+  bool overlaps_if_told = false;  // overlaps of collectives are switches of it (find_switches)
 };
 constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
     {{.begins = "torchtitan",
@@ -118,7 +118,7 @@ constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
       .schedules = {"1f1b"},
       .context_parallel = false,
       .zero = {true, true},
-      .splits = {false, false, false, false, true}}}};
+      .splits = {false, false, false, false, false, true}}}};
 constexpr SoftwareAxes kOtherSoftware{.begins = "", .overlaps_if_told = true};
 
 const SoftwareAxes& axes_of(std::string_view software) {

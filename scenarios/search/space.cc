@@ -112,12 +112,12 @@ std::vector<std::pair<std::string, std::string>> SearchSpace::changes(const Layo
   set.emplace_back("parallel.tp", number(l.tp));
   set.emplace_back("parallel.cp", number(l.cp));
   set.emplace_back("parallel.pp", number(l.pp));
-  if (l.split == StageSplit::counted) {
+  if (is_layout(l.split)) {
     set.emplace_back("parallel.layout", megatron_layout(layers_of_stages(l)));
   } else if (l.vpp > 1) {
     set.emplace_back("parallel.vpp", number(l.vpp));
   }
-  if (l.split != StageSplit::even && l.split != StageSplit::counted)
+  if (l.split != StageSplit::even && !is_layout(l.split))
     set.emplace_back("parallel.split", std::string(kSplitWords[static_cast<size_t>(l.split)]));
   if (place.scenario->model.experts > 0) {
     set.emplace_back("parallel.ep", number(l.ep));

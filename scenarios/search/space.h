@@ -29,11 +29,20 @@
 
 namespace stepcast {
 
-// How layers are spread over the stages: parallel.split, or a layout in Megatron's notation that
-// counts embedding and head as a layer each.
-enum class StageSplit : uint8_t { even, counted, products, last, modules };
-inline constexpr std::array<std::string_view, 5> kSplitWords{"even", "counted", "products", "last",
-                                                             "modules"};
+// How layers are spread over the stages: parallel.split, or a layout in Megatron's notation.
+enum class StageSplit : uint8_t {
+  even,
+  counted,  // a layout: embedding and head count as a layer each
+  products,
+  balanced,  // a layout: no rank has more than it must, the head and prediction modules counted
+  last,
+  modules
+};
+inline constexpr std::array<std::string_view, 6> kSplitWords{"even",     "counted", "products",
+                                                             "balanced", "last",    "modules"};
+inline bool is_layout(StageSplit split) {
+  return split == StageSplit::counted || split == StageSplit::balanced;
+}
 
 struct Layout {
   uint16_t place = 0;  // index into SearchSpace::places()

@@ -77,14 +77,15 @@ std::optional<Diagnostic> check_group(std::string_view name, const ScheduleParam
         fmt::format("{} needs at least pp = {} microbatches, there are {}", name, pp, m));
   if (is_legal_group(pp, m, group)) return {};
   const std::string legal =
-      fmt::format("legal with {} microbatches and pp = {}: {}", m, pp, legal_groups(pp, m));
+      fmt::format("legal with {} microbatches and pp = {}: group = {}", m, pp, legal_groups(pp, m));
   const std::string what = fmt::format("group = {}{}", group, given ? "" : " (the default, pp)");
   if (group < pp || group > m)
     return refusal(
         fmt::format("{} must lie between pp = {} and microbatches = {}; {}", what, pp, m, legal));
   return refusal(fmt::format(
-      "{} leaves a remainder of {} microbatches, which must be 0 or at least pp = {}; {}", what,
-      m % group, pp, legal));
+      "{} leaves a remainder of {} microbatches, which must be 0 or at least pp = {}; {}; with {} "
+      "or {} microbatches group = pp is legal",
+      what, m % group, pp, legal, m / pp * pp, (m / pp + 1) * pp));
 }
 
 // The group, and what Megatron-LM's arguments must say together.

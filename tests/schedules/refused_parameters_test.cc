@@ -54,10 +54,11 @@ TEST(RefusedParameters, AGroupIsForFamiliesThatHaveOne) {
 TEST(RefusedParameters, MessagesNameTheLegalValues) {
   EXPECT_EQ(refusal("interleaved-1f1b", {4, 2, 9, 0}),
             "group = 4 (the default, pp) leaves a remainder of 1 microbatches, which must be 0 or "
-            "at least pp = 4; legal with 9 microbatches and pp = 4: 5 or 9");
+            "at least pp = 4; legal with 9 microbatches and pp = 4: group = 5 or 9; with 8 or 12 "
+            "microbatches group = pp is legal");
   EXPECT_EQ(refusal("interleaved-1f1b", {4, 2, 8, 3}),
             "group = 3 must lie between pp = 4 and microbatches = 8; legal with 8 microbatches and "
-            "pp = 4: 4 or 8");
+            "pp = 4: group = 4 or 8");
   EXPECT_EQ(refusal("interleaved-1f1b", {4, 2, 3, 0}),
             "interleaved-1f1b needs at least pp = 4 microbatches, there are 3");
   EXPECT_EQ(refusal("interleaved-1f1b", {4, 1, 8, 0}),

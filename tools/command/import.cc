@@ -167,6 +167,7 @@ constexpr const char* kImportFooter =
     "  axolotl        its YAML; with --model config.json where no preset is its model's\n"
     "  nanotron       its YAML\n"
     "  gpt-neox       its YAML\n"
+    "  primus         its YAML, in Primus's tree\n"
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
     "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
     "  mamf           what mamf-finder.py prints: its best shapes\n"

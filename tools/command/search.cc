@@ -71,6 +71,16 @@ std::vector<std::string> run_words(const Arguments& args) {
   return words;
 }
 
+// Which search is about the same: of the file, with what was set beside it.
+std::string search_line(const std::string& file, const Arguments& args) {
+  std::string line = "`stepcast search";
+  if (!args.root.empty()) line += " --root " + shell_word(escape_text(args.root));
+  line += ' ' + shell_word(escape_text(shown_name(file)));
+  for (const std::string& word : args.given) line += ' ' + shell_word(escape_text(word));
+  for (const std::string& set : args.set) line += " -s " + shell_word(escape_text(set));
+  return line + '`';
+}
+
 // With the scenario of the best layout.
 void write_page_of(SearchAnswer& answer, const Arguments& args) {
   answer.points.keep_first(kMostPagePoints);
@@ -155,7 +165,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
 std::string search_advice(const std::string& file, const Arguments& args, bool fits, int64_t gpus,
                           bool trains) {
   if (!trains) return {};
-  const std::string command = "`stepcast search " + escape_text(shown_name(file)) + '`';
+  const std::string command = search_line(file, args);
   const ScenarioDocument document = read_scenario(file, args);
   if (fits && gpus > 1 && document.tree().find("parallel") == nullptr)
     return "no layout is stated, so that every GPU is a replica: " + command + " finds the fastest";
@@ -175,8 +185,8 @@ Scenario load_or_advise(const std::string& file, const Arguments& args) {
     const ScenarioDocument document = read_scenario(file, args);
     if (document.tree().find("parallel") != nullptr || !all.back().note.empty()) throw;
     const std::optional<FoundLayout> layout = simple_layout_that_fits(document);
-    all.back().note = "no layout is stated, so that every GPU is a replica: `stepcast search " +
-                      escape_text(shown_name(file)) + "` finds the fastest" +
+    all.back().note = "no layout is stated, so that every GPU is a replica: " +
+                      search_line(file, args) + " finds the fastest" +
                       (layout ? "; one that fits is " + layout_text(*layout) : "");
     throw InputError(std::move(all));
   }

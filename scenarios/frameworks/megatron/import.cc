@@ -66,6 +66,7 @@ constexpr CostArgument kMegatron[] = {
     {"vocab_size", "model.vocab_size"},
     {"padded_vocab_size", "model.vocab_size", As::input(), "pad_vocab_size_to"},
     {"tokenizer_type", "model.vocab_size"},
+    {"tokenizer_model", "model.vocab_size"},
     {"merge_file", "model.vocab_size"},
     {"vocab_file", "model.vocab_size"},
     {"vocab_extra_ids", "model.vocab_size"},

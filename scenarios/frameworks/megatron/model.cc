@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "scenarios/frameworks/hub_names.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/hybrid_pattern.h"
 #include "scenarios/frameworks/megatron/parts.h"
@@ -16,6 +17,7 @@ namespace stepcast {
 namespace {
 
 constexpr int64_t kMostSize = int64_t{1} << 40;
+constexpr int64_t kUsualVocabulary = 128256;  // Llama 3's
 
 std::string list_text(const std::vector<int64_t>& items) {
   return fmt::format("[{}]", fmt::join(items, ", "));
@@ -154,7 +156,8 @@ class ModelDraft {
 
   void write_kind() {
     const bool glu = a_.given("glu_activation");
-    gated_ = glu || a_.flag("swiglu") || a_.flag("quick_geglu") || a_.flag("geglu");
+    gated_ = glu || a_.flag("swiglu") || a_.flag("quick_geglu") || a_.flag("geglu") ||
+             a_.word("activation_func") == "swiglu";
     write_activation();
     if (a_.given("ffn_hidden_size")) {
       copy("ffn_hidden_size", "model.intermediate_size");
@@ -242,7 +245,7 @@ class ModelDraft {
     if (a_.given("activation_func")) {
       const std::string f = a_.word("activation_func");
       const std::string_view name = std::string_view(f).substr(f.rfind('.') + 1);
-      act = name == "squared_relu" ? "relu2" : std::string(name);
+      act = name == "squared_relu" ? "relu2" : name == "swiglu" ? "silu" : std::string(name);
       why = a_.origin("activation_func");
     }
     draft_.set("model.hidden_act", yaml_text(act), why);
@@ -282,21 +285,39 @@ class ModelDraft {
                  a_.origin("seq_length"));
   }
 
+  // How many words the tokenizer has; `assumed` says why that is not certain, or is empty.
   struct Words {
     int64_t count;
     Origin why;
+    std::string assumed{};
   };
-  // How many words the tokenizer has, where it comes with one vocabulary: GPT-2's and BERT's.  A
-  // file of merges means GPT-2's, which once was the default; BERT's is that of the programs that
-  // train BERT and T5, and the one that lists its words in a text.
+
+  // Tokenizers that come with one vocabulary: GPT-2's and BERT's, and those of models that are
+  // known by name (size_of_tokenizer), which NeMo gives as the type.  A file of merges means
+  // GPT-2's, which once was the default; BERT's is that of the programs that train BERT and T5, and
+  // the one that lists its words in a text.
   std::optional<Words> known_words() const {
-    constexpr int64_t kGpt2 = 50257, kBert = 30522, kBertCased = 28996;
+    constexpr int64_t kGpt2 = 50257, kBert = 30522, kBertCased = 28996, kLlama2 = 32000;
+    for (const char* name : {"tokenizer_model", "tokenizer_type"}) {
+      const auto size = a_.given(name) ? size_of_tokenizer(a_.word(name)) : std::nullopt;
+      if (!size) continue;
+      std::string assumed;
+      if (!size->of_tokens)
+        assumed = fmt::format(
+            "{}: the model's embedding has as many rows; how many its tokenizer "
+            "needs is not known",
+            a_.why(name));
+      return Words{size->count, a_.origin(name), assumed};
+    }
     if (a_.given("tokenizer_type")) {
       const std::string type = a_.word("tokenizer_type");
       for (const auto& [name, count] :
            {std::pair{"GPT2BPETokenizer", kGpt2}, std::pair{"BertWordPieceLowerCase", kBert},
             std::pair{"BertWordPieceCase", kBertCased}})
         if (type == name) return Words{count, a_.origin("tokenizer_type")};
+      if (type == "Llama2Tokenizer")
+        return Words{kLlama2, "",
+                     fmt::format("{}: Llama 2's has as many", a_.why("tokenizer_type"))};
       return {};
     }
     if (a_.given("merge_file")) return Words{kGpt2, a_.origin("merge_file")};
@@ -314,9 +335,11 @@ class ModelDraft {
     if (a_.given("padded_vocab_size")) return copy("padded_vocab_size", "model.vocab_size");
     int64_t vocab = 0;
     Origin why = "";
+    std::string assumed = "the file does not say how large the vocabulary is";
     if (a_.given("vocab_size")) {
       vocab = a_.whole("vocab_size", 0);
       why = a_.origin("vocab_size");
+      assumed.clear();
       if (a_.word("tokenizer_type") == "NullTokenizer") {  // adds the end of a document
         ++vocab;
         why.text += fmt::format(" and one: {}", a_.why("tokenizer_type"));
@@ -324,19 +347,21 @@ class ModelDraft {
     } else if (const std::optional<Words> words = known_words()) {
       vocab = words->count + a_.whole("vocab_extra_ids", 0);
       why = words->why;
+      assumed = words->assumed;
     }
-    if (vocab < 1 || vocab > kMostSize)
-      return draft_.assume("model.vocab_size", "128256",
-                           "the file does not say how large the vocabulary is; -s "
-                           "model.vocab_size=N states it");
-    const int64_t unit = a_.whole("make_vocab_size_divisible_by", 128);
+    const bool known = vocab >= 1 && vocab <= kMostSize;
+    if (!known) vocab = kUsualVocabulary;
+    if (!known && assumed.empty()) assumed = "the file does not say how large the vocabulary is";
+    const int64_t unit = known ? a_.whole("make_vocab_size_divisible_by", 128) : 128;
     if (unit >= 1 && unit != 128 && unit < kMostSize / sizes_.tp) {
       const int64_t multiple = unit * sizes_.tp;
       vocab = (vocab + multiple - 1) / multiple * multiple;
       why.text += fmt::format(", {}", a_.why("make_vocab_size_divisible_by"));
       draft_.set("parallel.vocab_multiple", unit, a_.origin("make_vocab_size_divisible_by"));
     }
-    draft_.set("model.vocab_size", vocab, why);
+    if (assumed.empty()) return draft_.set("model.vocab_size", vocab, why);
+    draft_.assume("model.vocab_size", fmt::format("{}", vocab),
+                  assumed + "; -s model.vocab_size=N states it");
   }
 
   void write_window() {

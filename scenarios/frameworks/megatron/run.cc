@@ -127,13 +127,23 @@ class RunDraft {
         modules.push_back("moe");
     }
     if (granularity.empty() || granularity == "none") return;
+    const bool first_layers = granularity == "full" && a_.word("recompute_method") == "block";
+    if (first_layers && a_.whole("recompute_num_layers", 1) == 0)
+      return draft_.set_text("recompute.granularity", "none", a_.origin("recompute_num_layers"));
     draft_.set_text("recompute.granularity", granularity, why);
     if (granularity == "full") {
       if (a_.given("recompute_method"))
         draft_.set_text("recompute.method", a_.word("recompute_method"),
                         a_.origin("recompute_method"));
-      if (const auto n = a_.whole("recompute_num_layers"))
-        draft_.set("recompute.layers", *n, a_.origin("recompute_num_layers"));
+      if (const auto n = a_.whole("recompute_num_layers")) {
+        Origin origin = a_.origin("recompute_num_layers");
+        // Megatron recomputes the first so many of a stage, all of them where it has fewer.
+        const int64_t stages = s_.pp * s_.vpp,
+                      all = s_.layers % stages == 0 ? s_.layers / stages : 0;
+        const bool too_many = first_layers && all > 0 && *n > all;
+        if (too_many) origin.text += ", of which a stage has no more";
+        draft_.set("recompute.layers", too_many ? all : *n, origin);
+      }
     } else if (!modules.empty()) {
       write_modules(modules);
     }

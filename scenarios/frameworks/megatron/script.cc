@@ -95,8 +95,9 @@ class OpenValues {
                                            "NAME=VALUE after the file gives a variable"));
       return true;
     }
-    // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's.
-    if (name == "merge_file" || name == "vocab_file") return false;
+    // Wherever it lies, a file of merges is GPT-2's tokenizer, one of words BERT's, and a tokenizer
+    // may be known by its own name.
+    if (name == "merge_file" || name == "vocab_file" || name == "tokenizer_model") return false;
     // "--save <path>" saves, wherever that is.
     if (name == "save" && a.hangs_on.empty()) return false;
     if (!changes_cost(name) || may_stay_open(name)) return true;

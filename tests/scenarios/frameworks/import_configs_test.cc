@@ -121,6 +121,16 @@ TEST(ImportNeox, PartsThatAreNotModelledAreNoImpossibleOnes) {
       "512");
 }
 
+// It stands in another file mostly.
+TEST(ImportNeox, ATokenizerThatTheFileDoesNotNameIsAssumed) {
+  const ImportedRun none = imported("auto", neox("train_iters: 10"));
+  EXPECT_EQ(value_of(none, "model.vocab_size"), "50257");
+  EXPECT_THAT(notes(none), HasSubstr("model.vocab_size: 50257 is assumed"));
+  const ImportedRun named = imported("auto", neox("tokenizer_type: GPT2BPETokenizer"));
+  EXPECT_EQ(value_of(named, "model.vocab_size"), "50257");
+  EXPECT_THAT(notes(named), Not(HasSubstr("model.vocab_size")));
+}
+
 // calculate_batch_parameters()
 TEST(ImportNeox, WhatTheBatchDoesNotSayFollowsFromTheRest) {
   const auto of = [](const std::string& batch) {
@@ -481,10 +491,136 @@ TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
   EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
   EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
               ElementsAre(HasSubstr("learning from another model")));
-  EXPECT_GT(imported("nemo", nemo("  kd_teacher_restore_from_path: null\n"
-                                  "  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
+  // The program that reads it stops without a teacher.
+  EXPECT_EQ(import_failure("nemo", nemo("  kd_teacher_restore_from_path: null\n")).codes, "E130");
+  EXPECT_GT(imported("nemo", nemo("  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
                 .parameters,
             0);
+}
+
+// A fine-tuning of the launcher's, whose model is that of a training in another folder.
+TEST(ImportNemo, AModelThatATrainingOfTheLauncherMadeIsReadThere) {
+  const std::string tuning =
+      "run: {name: squad, model_train_name: gpt3_5b, task_name: squad}\n"
+      "trainer: {num_nodes: 1, devices: 8, precision: bf16}\n"
+      "model:\n  restore_from_path: /results/megatron.nemo\n  global_batch_size: 32\n"
+      "  micro_batch_size: 4\n  tensor_model_parallel_size: 1\n"
+      "  data: {train_ds: {max_seq_length: 1024}}\n  optim: {name: distributed_fused_adam}\n";
+  std::string training = nemo(
+      "  tensor_model_parallel_size: 4\n  fp8: True\n"
+      "  max_position_embeddings: ${.encoder_seq_length}\n"
+      "  tokenizer: {type: GPT2BPETokenizer}\n");
+  training = "run: {name: gpt3_5b}\n" + training.substr(training.find("trainer"));
+  ImportRequest r = request("nemo", tuning);
+  r.folder = "gpt3";
+  r.files = [&](std::string_view path) -> std::optional<std::string> {
+    if (path != "../../training/gpt3/5b.yaml") return {};
+    return training;
+  };
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "4");
+  EXPECT_EQ(value_of(run, "model.vocab_size"), "50257");
+  EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
+  EXPECT_EQ(value_of(run, "batch.seq"), "1024");
+  EXPECT_EQ(value_of(run, "batch.micro"), "4");
+  EXPECT_EQ(value_of(run, "parallel.tp"), "1");
+  EXPECT_EQ(run.gpus, 8);
+  EXPECT_THAT(value_of(run, "precision.preset"), Not(HasSubstr("fp8")));
+  EXPECT_THAT(notes(run), HasSubstr("training/gpt3/5b.yaml"));
+  // Another training of that name's file, or none: the model is asked for.
+  training = "run: {name: other}\n" + training.substr(training.find("trainer"));
+  EXPECT_EQ(testing::failure_of([&] { import_run(r); }).codes, "E332");
+  r.folder = "";
+  EXPECT_EQ(testing::failure_of([&] { import_run(r); }).codes, "E332");
+}
+
+TEST(ImportNemo, DevicesMayBeAListOrAllThereAre) {
+  const auto with_devices = [](const std::string& devices) {
+    std::string text = nemo("");
+    text.replace(text.find("devices: 8"), 10, "devices: " + devices);
+    return imported("nemo", text);
+  };
+  EXPECT_EQ(with_devices("[0, 1, 2, 3]").gpus, 8);
+  for (const char* all : {"-1", "auto"}) {
+    EXPECT_EQ(with_devices(all).gpus, 16);
+    EXPECT_THAT(notes(with_devices(all)), HasSubstr("8 are assumed")) << all;
+  }
+}
+
+// PyYAML reads YAML 1.1.
+TEST(ImportNemo, NumbersMayBeOctalOrHexadecimal) {
+  const auto width = [](const std::string& number) {
+    return value_of(imported("nemo", nemo("  ffn_hidden_size: " + number + "\n")),
+                    "model.intermediate_size");
+  };
+  EXPECT_EQ(width("02000"), "1024");
+  EXPECT_EQ(width("0x400"), "1024");
+  EXPECT_EQ(width("1_024"), "1024");
+  EXPECT_EQ(import_failure("nemo", nemo("  ffn_hidden_size: 0b11\n")).codes, "E331");
+}
+
+TEST(ImportNemo, WhatTrainsNoLanguageModelIsRefusedByName) {
+  const std::string trainer = "trainer: {devices: 8, num_nodes: 1}\n";
+  struct Case {
+    std::string text;
+    const char *code, *what;
+  };
+  for (const auto& [text, code, what] :
+       {Case{trainer + "model: {sample_rate: 16000, preprocessor: {}, optim: {name: adamw}}\n",
+             "E130", "speech"},
+        Case{trainer + "model: {perception: {}, optimizer: {lr: 1}}\n", "E130", "speech"},
+        Case{trainer + "model: {unet_config: {}, micro_batch_size: 1}\n", "E130", "pictures"},
+        Case{trainer + "inference: {greedy: false}\ngpt_model_file: x\n", "E336", "generates"},
+        Case{"run: {name: convert}\nmodel: {tensor_model_parallel_size: 2}\n", "E336",
+             "converts"}}) {
+    EXPECT_EQ(kind_of_file(text), "nemo") << text;
+    EXPECT_EQ(import_failure("auto", text).codes, code) << text;
+    EXPECT_THAT(import_failure("auto", text).lines, ElementsAre(HasSubstr(what))) << text;
+  }
+  // A training may generate text on the way.
+  EXPECT_GT(
+      imported("auto", nemo("  optim: {name: adam}\n") + "inference: {greedy: true}\n").parameters,
+      0);
+}
+
+// Until 2022 one set of keys was for the encoder and the decoder.
+TEST(ImportNemo, AnEncoderAndADecoderMayShareTheirKeys) {
+  const std::string stacks = "  encoder_arch: transformer\n  decoder_arch: transformer\n";
+  const ImportedRun run = imported(
+      "nemo", nemo(stacks + "  data: {seq_length_dec: 128}\n"
+                            "  tokenizer: {type: BertWordPieceCase, num_sentinel_tokens: 100}\n"));
+  EXPECT_EQ(value_of(run, "model.num_encoder_layers"), "4");
+  EXPECT_EQ(value_of(run, "model.num_decoder_layers"), "4");
+  EXPECT_EQ(value_of(run, "model.vocab_size"), "29096");
+  EXPECT_THAT(
+      import_failure("nemo", nemo("  encoder_arch: perceiver\n  decoder_arch: transformer\n"))
+          .lines,
+      ElementsAre(HasSubstr("encoder_arch")));
+}
+
+TEST(ImportNemo, EmbeddingsOfTextsAreRefusedByName) {
+  EXPECT_THAT(import_failure("nemo", nemo("  data: {hard_negatives_to_train: 4}\n")).lines,
+              ElementsAre(HasSubstr("pairs of texts")));
+}
+
+// Others may have the key, and do not read it.
+TEST(ImportNemo, OnlyFalconsLayersStandSideBySide) {
+  const std::string beside = "  mcore_customization_config: {parallel_attention: true}\n";
+  EXPECT_EQ(value_of(imported("nemo", nemo(beside)), "model.parallel_attn"), "");
+  EXPECT_EQ(value_of(imported("nemo", nemo(beside + "  name: megatron_falcon_gpt\n")),
+                     "model.parallel_attn"),
+            "true");
+}
+
+TEST(ImportNemo, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
+  const auto vocab = [](const std::string& tokenizer) {
+    return value_of(imported("nemo", nemo("  tokenizer: " + tokenizer + "\n")), "model.vocab_size");
+  };
+  EXPECT_EQ(vocab("{library: huggingface, type: mistralai/Mixtral-8x7B-v0.1}"), "32000");
+  EXPECT_EQ(
+      vocab("{library: sentencepiece, type: null, model: \"${data}/llama/llama_tokenizer.model\"}"),
+      "32000");
+  EXPECT_EQ(vocab("{library: sentencepiece, type: null, model: \"???\"}"), "128256");  // assumed
 }
 
 TEST(ImportNemo, AdaptersOfNemo2AreRefused) {
@@ -550,12 +686,9 @@ TEST(ImportNemo, ManyKeysAreReadInBoundedTime) {
 // --- kinds ---
 
 TEST(KindOfFile, ModelsOfOtherKindsAreOfNone) {
-  EXPECT_EQ(kind_of_file("name: asr\ntrainer: {devices: 1}\nmodel: {sample_rate: 16000, "
-                         "encoder: {d_model: 512, n_layers: 17}, optim: {name: adamw}}\n"),
+  EXPECT_EQ(kind_of_file("name: some\ntrainer: {devices: 1}\nmodel: {d_model: 512, optim: {}}\n"),
             "");
-  EXPECT_EQ(kind_of_file("run: {name: eval}\nmodel: {model_type: nemo-gpt3, "
-                         "tensor_model_parallel_size: 1}\n"),
-            "");
+  EXPECT_EQ(kind_of_file("run: {name: prepare}\nfile_numbers: 0-29\n"), "");
   EXPECT_EQ(kind_of_file("defaults:\n  - common_crawl/filter\nstages: [filter]\n"), "");
 }
 

@@ -582,6 +582,50 @@ TEST(ImportMegatron, TokenizersWithOneVocabularyAreKnown) {
   EXPECT_EQ(vocab("--tokenizer-type HuggingFaceTokenizer"), "128256");  // assumed, and said to be
 }
 
+TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
+  const auto all = [](const std::string& tokenizer) {
+    return imported("megatron-args",
+                    "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+                    "--seq-length 128 --micro-batch-size 1 --global-batch-size 8 " +
+                        tokenizer);
+  };
+  const auto run = [&](const std::string& tokenizer) {
+    return all("--tokenizer-type HuggingFaceTokenizer --tokenizer-model " + tokenizer);
+  };
+  for (const auto& [tokenizer, words] :
+       {std::pair{"meta-llama/Llama-2-70b-hf", "32000"},
+        std::pair{"/models/llama-2-7b-hf/tokenizer.model", "32000"},
+        std::pair{"${MODELS}/Meta-Llama-3.1-8B", "128256"}, std::pair{"Qwen/Qwen2.5-72B", "151665"},
+        std::pair{"/data/nemotron_2_256k.model", "256000"}}) {
+    EXPECT_EQ(value_of(run(tokenizer), "model.vocab_size"), words) << tokenizer;
+    EXPECT_THAT(notes(run(tokenizer)), Not(HasSubstr("model.vocab_size"))) << tokenizer;
+  }
+  // More rows than tokens are said to be assumed, as is what is not known.
+  EXPECT_EQ(value_of(run("deepseek-ai/DeepSeek-V3"), "model.vocab_size"), "129280");
+  EXPECT_THAT(notes(run("deepseek-ai/DeepSeek-V3")), HasSubstr("129280 is assumed"));
+  for (const char* other : {"someone/Llama-2-7b-hf", "/data/tokenizer.model", "$TOKENIZER"})
+    EXPECT_THAT(notes(run(other)), HasSubstr("128256 is assumed")) << other;
+  EXPECT_EQ(value_of(all("--tokenizer-type Llama2Tokenizer --tokenizer-model /x/tokenizer.model"),
+                     "model.vocab_size"),
+            "32000");
+  EXPECT_EQ(value_of(all("--tokenizer-model meta-llama/Llama-2-7b-hf --vocab-size 5000"),
+                     "model.vocab_size"),
+            "5000");
+}
+
+TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {
+  const std::string block = "--recompute-granularity full --recompute-method block ";
+  EXPECT_EQ(value_of(with(block + "--recompute-num-layers 9999"), "recompute.layers"),
+            value_of(with(""), "model.num_hidden_layers"));
+  EXPECT_EQ(value_of(with(block + "--recompute-num-layers 1"), "recompute.layers"), "1");
+  EXPECT_EQ(value_of(with(block + "--recompute-num-layers 0"), "recompute.granularity"), "none");
+}
+
+TEST(ImportMegatron, ActivationsByNameMayBeGated) {
+  EXPECT_EQ(value_of(with("--activation-func swiglu"), "model.gated_mlp"), "true");
+  EXPECT_EQ(value_of(with("--activation-func swiglu"), "model.hidden_act"), "silu");
+}
+
 TEST(ImportMegatron, CommentsSayWhichArgumentAValueCameFrom) {
   const ImportedRun run = with("--tensor-model-parallel-size 2 --sequence-parallel");
   EXPECT_THAT(run.scenario, HasSubstr("tp: 2  # --tensor-model-parallel-size 2\n"));

@@ -23,6 +23,15 @@ using testing::notes;
 using testing::request;
 using testing::value_of;
 
+std::string refusal_help(const std::string& text) {
+  try {
+    imported("auto", text);
+  } catch (const InputError& e) {
+    return e.diagnostics.front().help;
+  }
+  return "";
+}
+
 TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
   ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
   r.cluster = {"dgx-a100-80g", "", false};
@@ -246,6 +255,32 @@ TEST(ImportRun, EveryKindRefusesWhatIsNoFileOfItsOwn) {
   for (const std::string_view kind : import_kinds())
     for (const char* text : {"", "\x01\x02", "just words\n", "[1, 2, 3]", "{", "a: &x 1"})
       EXPECT_FALSE(import_failure(std::string(kind), text).codes.empty()) << kind << ' ' << text;
+}
+
+TEST(ImportRun, AByteOrderMarkSaysNothing) {
+  for (const char* name : {"corpus/llama3.1-8b.config.json", "corpus/deepspeed_1.json",
+                           "corpus/neox_20b.yaml", "corpus/torchtitan_01.toml"}) {
+    const std::string marked = "\xEF\xBB\xBF" + import_sample(name);
+    EXPECT_EQ(kind_of_file(marked), kind_of_file(import_sample(name))) << name;
+    ImportRequest plain = testing::request("auto", import_sample(name));
+    plain.model_file = "config.json";
+    plain.model_text = "\xEF\xBB\xBF" + import_sample("corpus/llama3.1-8b.config.json");
+    ImportRequest with_mark = plain;
+    with_mark.text = marked;
+    EXPECT_EQ(import_run(with_mark).scenario, import_run(plain).scenario) << name;
+  }
+}
+
+TEST(ImportRun, TomlIsToldWhateverFollowsItsSections) {
+  const std::string toml = "[training]  # what\t\nseq_len = 8192\n[parallelism]\t\nx = 1\n[job]\n";
+  EXPECT_EQ(kind_of_file(toml), "torchtitan");
+}
+
+// A tab, or a second document, would else be a riddle.
+TEST(ImportRun, WhatIsWrongWithATextOfNoKindIsSaid) {
+  EXPECT_THAT(refusal_help("model:\n  num_layers: 4\n\thidden_size: 64\n"), HasSubstr("line 3"));
+  EXPECT_THAT(refusal_help("a: 1\n---\nb: 2\n"), HasSubstr("second document"));
+  EXPECT_THAT(refusal_help("plain words\n"), Not(HasSubstr("line")));
 }
 
 TEST(ImportRun, TextOfAFileStaysInItsComment) {

@@ -453,6 +453,37 @@ TEST(Search, WhatSwitchesThatAreNotSearchedWouldSaveIsAStepOfItsOwn) {
   EXPECT_EQ(forecast(all).makespan, gradients[1].layout.step_time);
 }
 
+// Megatron-LM has exchanges beside the shared experts or beside another microbatch, not both.
+TEST(Search, OfSwitchesThatExcludeEachOtherOneIsAmongThoseTogether) {
+  const SearchAnswer answer = search_layouts(document(scenario(
+      "deepseek-v2-lite", 8, "dgx-h100 x 1", 64, 2048,
+      "space: {parallel.tp: 1, parallel.pp: 2, parallel.vpp: 2, parallel.cp: 1, parallel.ep: 4, "
+      "parallel.split: even, batch.micro: 1}")));
+  const std::vector<SearchStep> one = steps_on(answer, "overlap.ep"),
+                                other = steps_on(answer, "moe.shared_overlap");
+  ASSERT_FALSE(one.empty());
+  ASSERT_FALSE(other.empty());
+  for (const SearchStep& step : answer.result.steps) {
+    std::string all = step.axis;
+    for (const std::string& too : step.too) all += ' ' + too;
+    EXPECT_FALSE(all.contains("overlap.ep") && all.contains("moe.shared_overlap")) << all;
+  }
+}
+
+// The head of 128,256 tokens has the products of 2.2 layers.
+TEST(Search, BalancedStagesCountTheHeadAndPredictionModules) {
+  const auto layers_of = [](const std::string& more, int vpp) {
+    const SearchSpace s(document("model: {preset: llama3-8b, num_hidden_layers: 8" + more +
+                                 "}\ncluster: dgx-h100 x 1\nbatch: {global: 64, seq: 2048}\n"
+                                 "search: {space: {parallel.pp: 2, parallel.vpp: " +
+                                 std::to_string(vpp) + ", parallel.split: [balanced]}}\n"));
+    return s.layers_of_stages(s.layouts().all.at(0));
+  };
+  EXPECT_EQ(layers_of("", 1), (std::vector<int64_t>{5, 3}));
+  EXPECT_EQ(layers_of("", 2), (std::vector<int64_t>{2, 3, 3, 0}));
+  EXPECT_EQ(layers_of(", num_nextn_predict_layers: 1", 1), (std::vector<int64_t>{7, 1}));
+}
+
 TEST(Search, SwitchesThatAreOnOrThatTheSoftwareLacksAreNoSteps) {
   const std::string space =
       "space: {parallel.tp: 2, parallel.pp: 1, parallel.cp: 1, batch.micro: 1}";
@@ -752,6 +783,20 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_GE(more->gpus, 16);
   EXPECT_LE(more->gpus, 64);
   EXPECT_LE(more->reserved, more->usable);
+}
+
+// ZeRO-3 holds the states on as few GPUs as any; orders that go back and forth over the ranks hold
+// several copies, and had no bound.
+TEST(Search, TheNearestIsNotTheOneThatIsLeastKnown) {
+  const SearchAnswer answer = search_layouts(
+      document("model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 64, seq: 8192}\n"
+               "software: torchtitan\n"),
+      {}, quick());
+  ASSERT_TRUE(answer.result.nearest.has_value());
+  EXPECT_EQ(answer.result.nearest->zero, 3);
+  EXPECT_LT(answer.result.nearest->reserved, Bytes{int64_t{150} << 30});
+  ASSERT_TRUE(answer.result.on_more_nodes.has_value());
+  EXPECT_EQ(answer.result.on_more_nodes->gpus, 16);
 }
 
 // 125 nodes give replicas of a multiple of 125 ranks, which no batch of 1,024 sequences has.

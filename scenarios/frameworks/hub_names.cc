@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/frameworks/hub_names.h"
+
+#include <embedded/import_lists.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "scenarios/document/files.h"
+#include "scenarios/frameworks/import_arguments.h"
+#include "sim/text.h"
+
+namespace stepcast {
+namespace {
+
+Value embedded_list(std::string_view file) {
+  Problems problems;
+  for (const auto& [path, text] : import_lists())
+    if (path.ends_with(file)) return parse_embedded(problems, std::string(file), text);
+  return {};
+}
+
+// Whether `name` is `pattern`, in letters of any case; "Llama-2-*" is any that begins so.
+bool is_named(std::string_view name, std::string_view pattern) {
+  const std::string low = lower_case(pattern);
+  if (!low.ends_with('*')) return lower_case(name) == low;
+  return lower_case(name).starts_with(std::string_view(low).substr(0, low.size() - 1));
+}
+
+}  // namespace
+
+std::string preset_of_hub_model(std::string_view name) {
+  const Value models = embedded_list("hub_models.yaml");
+  const Value* preset = models.find(name);
+  return preset == nullptr ? "" : preset->text;
+}
+
+std::optional<TokenizerSize> size_of_tokenizer(std::string_view name) {
+  const Value file = embedded_list("tokenizers.yaml");
+  const std::vector<std::string_view> parts = split(name, '/');
+  for (const Member& list : file.members)
+    for (const Member& m : list.value.members) {
+      const std::string_view pattern = m.key;
+      const std::string_view last = pattern.substr(pattern.rfind('/') + 1);
+      const bool part = std::any_of(parts.begin(), parts.end(),
+                                    [&](std::string_view p) { return is_named(p, last); });
+      // Two names with one '/' are of the Hub: those of another organization are other models.
+      const bool of_hub =
+          parts.size() == 2 && name.find_first_of(".~$") != 0 && pattern.find('/') != pattern.npos;
+      if (of_hub ? is_named(name, pattern) : part)
+        return TokenizerSize{python_whole(m.value.text).value_or(0), list.key == "tokens"};
+    }
+  return {};
+}
+
+}  // namespace stepcast
