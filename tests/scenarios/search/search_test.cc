@@ -466,7 +466,9 @@ TEST(Search, OfSwitchesThatExcludeEachOtherOneIsAmongThoseTogether) {
   for (const SearchStep& step : answer.result.steps) {
     std::string all = step.axis;
     for (const std::string& too : step.too) all += ' ' + too;
-    EXPECT_FALSE(all.contains("overlap.ep") && all.contains("moe.shared_overlap")) << all;
+    EXPECT_TRUE(all.find("overlap.ep") == std::string::npos ||
+                all.find("moe.shared_overlap") == std::string::npos)
+        << all;
   }
 }
 
@@ -785,12 +787,12 @@ TEST(Search, NothingFitsSaysWhatIsNearest) {
   EXPECT_LE(more->reserved, more->usable);
 }
 
-// ZeRO-3 holds the states on as few GPUs as any; orders that go back and forth over the ranks hold
-// several copies, and had no bound.
+// ZeRO-3 holds the states on as few GPUs as any; orders that go back and forth over the ranks had
+// no bound, and what has none looked as if it needed least.
 TEST(Search, TheNearestIsNotTheOneThatIsLeastKnown) {
   const SearchAnswer answer = search_layouts(
-      document("model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 64, seq: 8192}\n"
-               "software: torchtitan\n"),
+      document("model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 8192}\n"
+               "software: torchtitan\noverlap: {dp_grad: true}\noptimizer: {kernel: fused}\n"),
       {}, quick());
   ASSERT_TRUE(answer.result.nearest.has_value());
   EXPECT_EQ(answer.result.nearest->zero, 3);
