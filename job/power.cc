@@ -124,7 +124,7 @@ std::optional<Diagnostic> check_power(const Gpu& gpu) {
   d.message = fmt::format(
       "there is no host rating for architecture '{}', so the energy of a node is not known",
       name_of(gpu.arch));
-  d.help = fmt::format("rated hosts are those of {} (job/power.csv)", known);
+  d.help = fmt::format("rated hosts are those of {}", known);
   return d;
 }
 

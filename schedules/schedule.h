@@ -114,6 +114,7 @@ enum class OrderBy : uint8_t {
 // A family, and what is known of it: for `stepcast presets schedules` and for messages.
 struct ScheduleFamily {
   std::string_view name;                      // canonical: lower case, words separated by '-'
+  std::string_view title;                     // in reports: "interleaved 1F1B"
   std::span<const std::string_view> aliases;  // compared without case, '_' = '-'
   std::string_view summary;                   // bubble, memory, constraint
   std::string_view source;                    // the paper, and a program that has it

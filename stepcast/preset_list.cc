@@ -6,8 +6,6 @@
 
 #include "report/json/writer.h"
 #include "scenarios/document/files.h"
-#include "scenarios/document/value.h"
-#include "scenarios/presets.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 
@@ -40,7 +38,7 @@ std::string summary_of(const Value& root, std::span<const std::string_view> part
   return s;
 }
 
-std::span<const std::string_view> figures_of(PresetKind kind) {
+std::span<const std::string_view> figures_of(PresetKind kind, const Value& root) {
   static constexpr std::array<std::string_view, 8> kModel{
       "layers=num_hidden_layers",  "layers=n_layer",
       "hidden=hidden_size",        "hidden=n_embd",
@@ -50,12 +48,15 @@ std::span<const std::string_view> figures_of(PresetKind kind) {
                                                         "bf16=peak.bf16"};
   static constexpr std::array<std::string_view, 4> kCluster{
       "node of=node.gpus", "GPU=node.gpu", "NVLink=node.intra.bw", "NIC=node.nics.bw"};
+  static constexpr std::array<std::string_view, 4> kClusterOfPcie{
+      "node of=node.gpus", "GPU=node.gpu", "PCIe=node.intra.bw", "NIC=node.nics.bw"};
   static constexpr std::array<std::string_view, 1> kSoftware{"=summary"};
   switch (kind) {
     case PresetKind::software: return kSoftware;
     case PresetKind::model: return kModel;
     case PresetKind::gpu: return kGpu;
-    case PresetKind::cluster: return kCluster;
+    case PresetKind::cluster:
+      return text_at(root, "node.intra.kind") == "pcie" ? kClusterOfPcie : kCluster;
   }
   return {};
 }
@@ -67,7 +68,7 @@ std::vector<PresetEntry> files_of(PresetKind kind) {
     Problems problems;
     const Value root =
         parse_yaml(problems, problems.add_source({std::string(name), text, Source::Kind::preset}));
-    entries.push_back({std::string(name), summary_of(root, figures_of(kind)), text, nullptr});
+    entries.push_back({std::string(name), preset_summary(kind, root), text, nullptr});
   }
   return entries;
 }
@@ -87,6 +88,7 @@ void write_entry(JsonWriter& json, const PresetEntry& entry) {
   }
   json.member("summary", entry.family->summary);
   json.member("source", entry.family->source);
+  json.member("p2p", name_of(entry.family->p2p));
   json.values("aliases", entry.family->aliases);
   json.objects("parameters", entry.family->parameters, [&](const ScheduleParameter& p) {
     json.member("key", p.key);
@@ -95,6 +97,10 @@ void write_entry(JsonWriter& json, const PresetEntry& entry) {
 }
 
 }  // namespace
+
+std::string preset_summary(PresetKind kind, const Value& root) {
+  return summary_of(root, figures_of(kind, root));
+}
 
 std::span<const std::string_view> preset_kinds() {
   static constexpr std::array<std::string_view, 5> kKinds{"models", "gpus", "clusters", "software",

@@ -80,6 +80,11 @@ bool is_misplaced(const InputError& e) {
                      [](const Diagnostic& d) { return d.code == "E127" || d.code == "E102"; });
 }
 
+// Whether the schedule has no order of these sizes, which other chunks may mend.
+bool is_of_sizes(const InputError& e) {
+  return std::ranges::any_of(e.diagnostics, [](const Diagnostic& d) { return d.code == "E205"; });
+}
+
 // Each key goes because the schedule has no such key, not because its value is wrong.
 void check_dropped(const std::string& name, const char* vpp, unsigned dropped,
                    const ScenarioDocument& document) {
@@ -101,14 +106,15 @@ void check_own_schedule(const ScenarioDocument& document) {
 
 // The scenario under the schedule `name`, with its own parallel.vpp if the schedule takes it, else
 // with one or two chunks, and with all keys of its section `schedule` but those that the schedule
-// cannot take: it is resolved with fewer and fewer of them until it can be.  Throws InputError with
-// the reason if it cannot be.
+// cannot take: it is resolved with fewer and fewer of them until it can be.  Throws InputError if
+// it cannot be, with what is wrong with the first number of chunks that the schedule has an order
+// of.
 UnderSchedule under_schedule(const std::string& name, const ScenarioDocument& document) {
-  std::optional<InputError> first;
+  std::optional<InputError> reason;
   for (const char* vpp : {"", "null", "2"}) {
     auto bare = try_with(document, sets_for(name, vpp, kAll));
     if (InputError* wrong = std::get_if<InputError>(&bare)) {
-      if (!first) first = std::move(*wrong);
+      if (!reason || (is_of_sizes(*reason) && !is_of_sizes(*wrong))) reason = std::move(*wrong);
       continue;
     }
     for (const unsigned dropped : attempts()) {
@@ -124,7 +130,7 @@ UnderSchedule under_schedule(const std::string& name, const ScenarioDocument& do
       return under;
     }
   }
-  throw InputError(*first);
+  throw InputError(*reason);
 }
 
 struct Case {

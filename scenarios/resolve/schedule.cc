@@ -443,9 +443,7 @@ bool waits(P2pStyle style) {
   return style == P2pStyle::megatron || style == P2pStyle::dualpipe || style == P2pStyle::deepspeed;
 }
 
-std::string reason_of(const Schedule& schedule, P2pStyle style) {
-  if (schedule.name == "1f1b")
-    return "default: Megatron's 1F1B waits for every exchange with its neighbours";
+std::string reason_of(P2pStyle style) {
   switch (style) {
     case P2pStyle::megatron:
       return "default: Megatron waits for every exchange with its neighbours";
@@ -492,8 +490,8 @@ ResolvedTransfers resolve_transfers(const PlanInputs& in, const Schedule& schedu
   const bool stated =
       v.value("schedule.p2p") != nullptr || (!flagged && takes_software(v, schedule));
   P2pStyle style = default_style(v, schedule);
-  std::string origin = style == default_p2p_style(schedule.name) ? reason_of(schedule, style)
-                                                                 : "derived: schedule.params";
+  std::string origin =
+      style == default_p2p_style(schedule.name) ? reason_of(style) : "derived: schedule.params";
   Key at = "schedule.p2p";
   if (stated && v.has("schedule.p2p")) {
     v.read("schedule.p2p", style);
@@ -552,31 +550,10 @@ VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
 // ------------------------------------------------------------------------------------------ titles
 
 std::string schedule_title(const std::string& schedule_name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTitles{
-      {{"gpipe", "GPipe"},
-       {"interleaved-1f1b-ep-overlap", "interleaved 1F1B with EP overlap"},
-       {"looped-bfs", "looped BFS"},
-       {"breadth-first", "breadth-first"},
-       {"group-interleaved", "group-interleaved"},
-       {"zb-h1", "ZB-H1"},
-       {"zb-h1-quickstart", "ZB-H1 quickstart"},
-       {"zb-h2", "ZB-H2"},
-       {"zb-v", "ZB-V"},
-       {"zb-1p-auto", "ZB-1p auto"},
-       {"zb-2p-auto", "ZB-2p auto"},
-       {"zb-v-auto", "ZB-V auto"},
-       {"v-half", "V-Half"},
-       {"v-min", "V-Min"},
-       {"1f1b-v", "1F1B-V"},
-       {"dualpipe", "DualPipe"},
-       {"dualpipev", "DualPipeV"},
-       {"seq1f1b", "Seq1F1B"}}};
-  for (const auto& [name, title] : kTitles)
-    if (name == schedule_name) return std::string(title);
+  const ScheduleFamily* family = find_schedule_family(schedule_name);
+  if (family != nullptr && family->name == schedule_name) return std::string(family->title);
   if (schedule_name.find('.') != std::string::npos) return schedule_name;  // a file
   std::string title = schedule_name;
-  const size_t at = title.find("1f1b");
-  if (at != std::string::npos) title.replace(at, 4, "1F1B");
   std::replace(title.begin(), title.end(), '-', ' ');
   return title;
 }

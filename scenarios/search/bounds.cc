@@ -13,16 +13,17 @@
 // GPUs; idle GPUs and hosts draw for as long as the step takes at least.
 //
 // Memory.  What two layers hold beside one is what each further layer holds; what a rank has in
-// flight at the end of its warm-up follows from the schedule in closed form for GPipe, 1F1B and the
-// interleaved order, and is one microbatch at least for the others.  Optimizer states are spread
-// over the replicas: they are worked out for the member of the class that has fewest, and scaled
-// down for the others.
+// flight at the end of its warm-up follows from the schedule in closed form for most families of
+// one chunk, looped BFS and the interleaved order, and is one microbatch at least for the others.
+// Optimizer states are spread over the replicas: they are worked out for the member of the class
+// that has fewest, and scaled down for the others.
 #include "scenarios/search/bounds.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -134,8 +135,10 @@ class Prober {
     Plan plan = scenario_.plan;
     const auto count = static_cast<int64_t>(contents.size());
     plan.stages = std::move(contents);
-    const Schedule schedule = generate_schedule(*find_schedule_family(splits_ ? "zb-h1" : "1f1b"),
-                                                {count, 1, 2 * count, 0, {}});
+    std::vector<uint16_t> rank_of_stage(static_cast<size_t>(count));
+    std::iota(rank_of_stage.begin(), rank_of_stage.end(), uint16_t{0});
+    const Schedule schedule =
+        all_forwards_then_backwards(std::move(rank_of_stage), count, 2 * count, splits_);
     const StepParts parts = lower_parts(scenario_.model, plan, schedule, &caches_.passes);
     const std::optional<Prices> prices =
         prices_of_parts(parts.graph, scenario_, pricing_table(scenario_).table, caches_.prices);
@@ -327,16 +330,36 @@ ClassCosts costs_of(const Scenario& s, BoundCaches& caches) {
   return out;
 }
 
-// How many microbatches of each of its chunks a rank has in flight when it begins its first
-// backward.  REQUIRES: a loop placement.
-void count_in_flight(const std::string& schedule, int64_t pp, int64_t vpp, int64_t microbatches,
+}  // namespace
+
+OrderTraits order_traits(const ScheduleFamily& family) {
+  OrderTraits traits{true, true};
+  for (const int64_t vpp : {1, 2}) {
+    const ScheduleParams params{2, vpp, 4, 0, {}};  // a pipeline that suits every family
+    if (check_params(family, params)) continue;
+    const Schedule schedule = generate_schedule(family, params);
+    if (schedule.is_bidirectional() || schedule.seq_splits > 1) traits.loop = false;
+    for (size_t s = 0; s < schedule.rank_of_stage.size(); ++s)
+      if (schedule.rank_of_stage[s] != s % 2) traits.loop = false;
+    if (has_pairs(schedule)) traits.as_1f1b = false;
+    for (const std::vector<Action>& list : schedule.ranks)
+      for (const Action& a : list)
+        if (a.kind != ActionKind::forward && a.kind != ActionKind::backward) traits.as_1f1b = false;
+  }
+  traits.as_1f1b = traits.as_1f1b && traits.loop;
+  return traits;
+}
+
+void least_in_flight(std::string_view family, int64_t pp, int64_t vpp, int64_t microbatches,
                      int64_t rank, std::vector<int64_t>& out) {
   out.assign(static_cast<size_t>(vpp), 1);
-  if (schedule == "gpipe") {
+  if (family == "gpipe" || family == "looped-bfs") {
     out.assign(static_cast<size_t>(vpp), microbatches);
-  } else if (schedule == "1f1b") {
+  } else if (family == "1f1b" || family == "zb-h1" || family == "zb-h1-quickstart") {
     out[0] = std::min(pp - rank, microbatches);
-  } else if (schedule == "interleaved-1f1b") {
+  } else if (family == "eager-1f1b" || family == "zb-h2") {
+    out[0] = std::min(2 * (pp - rank) - 1, microbatches);
+  } else if (family == "interleaved-1f1b") {
     // Megatron-LM's warm-up: (pp - rank - 1) * 2 + (vpp - 1) * pp passes, and one more forward.  Of
     // a last group with fewer microbatches nothing is counted.
     const int64_t whole = microbatches / pp * pp * vpp;
@@ -350,24 +373,15 @@ void count_in_flight(const std::string& schedule, int64_t pp, int64_t vpp, int64
   }
 }
 
-bool is_loop(const std::string& schedule) {
-  return schedule == "1f1b" || schedule == "interleaved-1f1b" || schedule == "gpipe" ||
-         schedule == "looped-bfs" || schedule == "breadth-first" || schedule == "zb-h1" ||
-         schedule == "zb-h2" || schedule == "interleaved-zero-bubble";
-}
-
-}  // namespace
-
 LayoutBounds::LayoutBounds(const SearchSpace& space, std::span<const Layout> layouts)
     : space_(space), layouts_(layouts) {
   using Key = std::array<int64_t, 11>;
   std::map<Key, uint32_t> classes;
+  for (const std::string& name : space.schedules())
+    orders_.push_back(order_traits(*find_schedule_family(name)));
   for (size_t i = 0; i < layouts.size(); ++i) {
     const Layout& l = layouts[i];
-    const std::string& schedule = space.schedules()[l.schedule];
-    // All orders of whole backwards have the passes of 1F1B.
-    const bool common = l.pp == 1 || schedule == "1f1b" || schedule == "interleaved-1f1b" ||
-                        schedule == "gpipe" || schedule == "looped-bfs";
+    const bool common = l.pp == 1 || orders_[l.schedule].as_1f1b;
     // Other orders of the ranks put what a class has in common at other distances.
     const auto& order = space.places()[l.place].scenario->plan.grid.order;
     const bool pp_inside = order.back() != Axis::pp;
@@ -428,7 +442,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
   const auto stages = static_cast<int64_t>(layers.size());
   const std::string& schedule = space_.schedules()[l.schedule];
   const int64_t pp = l.pp, vpp = l.vpp, microbatches = space_.microbatches_of(l);
-  const bool loop = pp == 1 || is_loop(schedule);
+  const bool loop = pp == 1 || orders_[l.schedule].loop;
   const double dense = l.zero == 0 ? 1
                                    : static_cast<double>(c.dense_shards) /
                                          static_cast<double>(space_.dp_of(l) * l.cp);
@@ -482,7 +496,7 @@ LayoutBound LayoutBounds::of(size_t layout) const {
   for (int64_t r = 0; r < pp; ++r) {
     int64_t busy = 0, memory = c.workspace;
     if (loop) {
-      if (pp > 1) count_in_flight(schedule, pp, vpp, microbatches, r, in_flight);
+      if (pp > 1) least_in_flight(schedule, pp, vpp, microbatches, r, in_flight);
       for (int64_t chunk = 0; chunk < vpp; ++chunk) {
         const Stage& stage = all[static_cast<size_t>(chunk * pp + r)];
         busy = saturating_sum(busy, saturating_sum(stage.forward, stage.backward));

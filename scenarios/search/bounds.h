@@ -11,11 +11,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "calibrate/price/price_graph.h"
 #include "scenarios/search/space.h"
 #include "schedules/lower/stage_pass_cache.h"
+#include "schedules/schedule.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -45,6 +47,21 @@ struct ClassCosts {
   bool ends_apart = false;  // ranks do not wait for each other at the end of a step
 };
 
+// What bounds go by of a family's orders, read off those that it makes for a small pipeline.
+struct OrderTraits {
+  // Stage s is on rank s % pp, in one replica, and microbatches are whole.
+  bool loop = false;
+  // A loop of whole forwards and backwards, one at a time: the passes of 1F1B in another order.
+  bool as_1f1b = false;
+};
+OrderTraits order_traits(const ScheduleFamily& family);
+
+// How many microbatches of each of its chunks (`out`, by chunk) a rank of the family with this name
+// has in flight at least when it begins its first backward: in closed form where there is one,
+// else 1. REQUIRES: a loop (OrderTraits), a rank below pp, sizes that the family takes.
+void least_in_flight(std::string_view family, int64_t pp, int64_t vpp, int64_t microbatches,
+                     int64_t rank, std::vector<int64_t>& out);
+
 // Where passes and prices are kept from one class to the next: of one thread.
 struct BoundCaches {
   StagePassCache passes;
@@ -67,6 +84,7 @@ class LayoutBounds {
  private:
   const SearchSpace& space_;
   const std::span<const Layout> layouts_;
+  std::vector<OrderTraits> orders_;             // of SearchSpace::schedules()
   std::vector<uint32_t> class_of_;              // of each layout
   std::vector<std::vector<uint32_t>> members_;  // layouts of each class
   std::vector<ClassCosts> costs_;

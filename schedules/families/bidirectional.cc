@@ -212,6 +212,7 @@ Schedule dualpipev_order(const ScheduleParams& params) {
 ScheduleFamily chimera() {
   return {
       kChimera,
+      "chimera",
       kChimeraAliases,
       "two replicas in opposite directions; bubble (p-2) [max(tB,tF) + (m/p-1) |tB-tF|], holds p "
       "microbatches, twice the parameters; p even, p divides m, vpp = 2 (two stages a rank)",
@@ -223,6 +224,7 @@ ScheduleFamily chimera() {
 ScheduleFamily dualpipe() {
   ScheduleFamily family{
       kDual,
+      "DualPipe",
       kDualAliases,
       "two replicas in opposite directions, forwards and backwards as overlapped units; bubble "
       "about (p/2-1)(tFB+tB-3tW), holds p+1 microbatches, twice the parameters; p even, m "
@@ -239,6 +241,7 @@ ScheduleFamily dualpipe() {
 ScheduleFamily dualpipev() {
   ScheduleFamily family{
       kDualV,
+      "DualPipeV",
       kDualVAliases,
       "DualPipe cut in half: two chunks a rank in a V, overlapped units; bubble about "
       "(p-1)(tFB+tB-3tW) of a chunk, holds 2p+1 chunks; vpp = 2, m >= 2p",

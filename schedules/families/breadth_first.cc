@@ -103,6 +103,7 @@ Schedule breadth_first_order(const ScheduleParams& params) {
 ScheduleFamily looped_bfs() {
   return {
       kLooped,
+      "looped BFS",
       kLoopedAliases,
       "chunk by chunk, backwards in descending order; bubble (p-1)(tF+tB) of a chunk for m >= p, "
       "holds v m chunks; any size",
@@ -115,6 +116,7 @@ ScheduleFamily looped_bfs() {
 ScheduleFamily breadth_first() {
   ScheduleFamily family{
       kFastLlm,
+      "breadth-first",
       kFastLlmAliases,
       "chunk by chunk, backwards in ascending order, in depth-first rounds of `group` "
       "microbatches (default: all, one round); holds v * group "

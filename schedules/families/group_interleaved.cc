@@ -99,6 +99,7 @@ Schedule gis_order(const ScheduleParams& params) {
 ScheduleFamily group_interleaved() {
   ScheduleFamily family{
       kGis,
+      "group-interleaved",
       kGisAliases,
       "chunks in groups of g <= p microbatches, each weight gradient at once; for p even, g = p/2 "
       "(the default) and tF = tI = tW bubble ((v+3)p/2-2) tF, holds (v+1)p/2 chunks, half of "

@@ -128,6 +128,7 @@ Schedule hanayo_order(const ScheduleParams& params) {
 
 ScheduleFamily hanayo() {
   return {kHanayo,
+          "hanayo",
           kHanayoAliases,
           "w = vpp/2 waves over a snake of chunks, greedy 1F1B; bubble (p-1)(tF+tB) of a chunk for "
           "tF = tB and p dividing m, holds at most v p chunks; vpp even",

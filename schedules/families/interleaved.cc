@@ -187,6 +187,7 @@ Schedule flex_order(const ScheduleParams& params) {
 ScheduleFamily interleaved() {
   ScheduleFamily family{
       kInterleaved,
+      "interleaved 1F1B",
       kInterleavedAliases,
       "v chunks a rank in groups of N microbatches; bubble (p-1)(tF+tB) of a chunk, holds "
       "2(p-1)+(v-1)N+1 chunks; vpp >= 2, p <= N <= m, m % N = 0 or >= p",
@@ -204,6 +205,7 @@ ScheduleFamily interleaved() {
 ScheduleFamily interleaved_ep_overlap() {
   ScheduleFamily family{
       kEpOverlap,
+      "interleaved 1F1B with EP overlap",
       kEpOverlapAliases,
       "interleaved-1f1b with one more forward of warm-up and steady steps as overlapped units "
       "of forward and backward, to hide all-to-all; bubble (p-1)(2tFB-tF-tB) of a chunk, holds "
@@ -221,6 +223,7 @@ ScheduleFamily interleaved_ep_overlap() {
 ScheduleFamily interleaved_flex() {
   return {
       kFlex,
+      "interleaved 1F1B flex",
       kFlexAliases,
       "v chunks a rank in R = max(1, m/p) rounds of n microbatches; bubble (p-1)(tF+tB) of a "
       "chunk, and (p-n)(v-1)(tF+tB) more if n < p; holds 2(p-1)+(v-1)n+1 chunks; R must divide m",

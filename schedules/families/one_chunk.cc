@@ -147,6 +147,7 @@ Schedule seq_order(const ScheduleParams& params) {
 
 ScheduleFamily gpipe() {
   return {kGpipe,
+          "GPipe",
           kGpipeAliases,
           "all forwards, then all backwards; bubble (p-1)(tF+tB), holds m microbatches; vpp = 1",
           "Huang et al. 2019 (arXiv:1811.06965); torch.distributed.pipelining ScheduleGPipe",
@@ -159,6 +160,7 @@ ScheduleFamily gpipe() {
 ScheduleFamily one_f_one_b() {
   ScheduleFamily family{
       kOneFOneB,
+      "1F1B",
       kOneFOneBAliases,
       "one forward, one backward; bubble (p-1)(tF+tB), rank r holds min(p-r, m) microbatches; "
       "vpp = 1",
@@ -174,6 +176,7 @@ ScheduleFamily one_f_one_b() {
 
 ScheduleFamily eager_1f1b() {
   return {kEager,
+          "eager 1F1B",
           kEagerAliases,
           "1F1B with twice the warm-up, hides transfers; bubble (p-1)(tF+tB), rank r holds "
           "min(2(p-r)-1, m) microbatches; vpp = 1",
@@ -184,6 +187,7 @@ ScheduleFamily eager_1f1b() {
 
 ScheduleFamily seq1f1b() {
   return {kSeq,
+          "Seq1F1B",
           kSeqAliases,
           "1F1B over k pieces of each sequence; bubble (p-1)(tF+tB) of a piece, rank r holds "
           "min(p-r-1+k, k m) pieces; vpp = 1, causal attention",

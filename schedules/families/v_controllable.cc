@@ -343,6 +343,7 @@ Schedule controllable_order(const ScheduleParams& params) {
 
 ScheduleFamily v_controllable() {
   return {kControllable,
+          "v controllable memory",
           kControllableAliases,
           "two chunks a rank in a V, split backward, made for the times and the limit given: holds "
           "at most max_mem_chunks chunks (2p is 1f1b; bubble of zb-v there, grows as it falls); "

@@ -254,6 +254,7 @@ Schedule one_f_one_b_v_order(const ScheduleParams& params) {
 
 ScheduleFamily zb_v() {
   return {kZbV,
+          "ZB-V",
           kZbVAliases,
           "two chunks a rank in a V, split backward; for tF = tI = tW no bubble within the span, "
           "makespan + (p-1) tF, holds 2p chunks; vpp = 2",
@@ -264,6 +265,7 @@ ScheduleFamily zb_v() {
 
 ScheduleFamily v_half() {
   return {kVHalf,
+          "V-Half",
           kVHalfAliases,
           "two chunks a rank in a V, split backward; for tF = tI = tW and m >= 2p bubble (3p-7) tF "
           "and p+2 chunks held for even p, (3p-4) tF and p+1 for odd p: half of 1f1b; vpp = 2",
@@ -275,6 +277,7 @@ ScheduleFamily v_half() {
 
 ScheduleFamily v_min() {
   return {kVMin,
+          "V-Min",
           kVMinAliases,
           "two chunks a rank in a V, split backward; for tF = tI = tW and m >= 2p bubble (4p-5) tF "
           "((4p-7) if 3 divides p), grows with m for other times; holds about 2p/3+2 chunks, a "
@@ -287,6 +290,7 @@ ScheduleFamily v_min() {
 
 ScheduleFamily one_f_one_b_v() {
   return {kOneFOneBV,
+          "1F1B-V",
           kOneFOneBVAliases,
           "two chunks a rank in a V, whole backward; holds 2 ceil((2p+1)/3) chunks, two thirds of "
           "1f1b, bubble below that of 1f1b; vpp = 2",

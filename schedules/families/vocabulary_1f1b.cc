@@ -137,6 +137,7 @@ Schedule vocab_order(const ScheduleParams& params) {
 
 ScheduleFamily vocabulary_1f1b() {
   return {kVocab,
+          "vocab 1F1B",
           kVocabAliases,
           "1F1B whose ranks share embedding and head; rank r holds p-r+1 microbatches (vocab-2), "
           "p-r+2 (vocab-1) or about 1.5 (p-r) (interlaced); vpp = 1",

@@ -143,6 +143,7 @@ Schedule interleaved_zb_order(const ScheduleParams& params) {
 ScheduleFamily zb_h1() {
   return {
       kH1,
+      "ZB-H1",
       kH1Aliases,
       "1F1B with split backward; bubble (p-1) max(tF+tI-tW, tF, tI), holds p microbatches; vpp = "
       "1, m >= 2p",
@@ -154,6 +155,7 @@ ScheduleFamily zb_h1() {
 ScheduleFamily zb_h2() {
   return {
       kH2,
+      "ZB-H2",
       kH2Aliases,
       "as zb-h1 with twice the warm-up; bubble of the span (p-1) max(0, tF+tI-2tW, tI-tF), holds "
       "2p-1 microbatches; vpp = 1, m >= 2p",
@@ -164,6 +166,7 @@ ScheduleFamily zb_h2() {
 
 ScheduleFamily zb_h1_quickstart() {
   return {kQuickstart,
+          "ZB-H1 quickstart",
           kQuickstartAliases,
           "zb-h1 that splits only the backwards it must; bubble as zb-h1 for m >= p, holds p "
           "microbatches; vpp = 1, any m",
@@ -176,6 +179,7 @@ ScheduleFamily zb_h1_quickstart() {
 
 ScheduleFamily interleaved_zero_bubble() {
   return {kInterleavedZb,
+          "interleaved zero bubble",
           kInterleavedZbAliases,
           "interleaved 1F1B with split backward; bubble (p-1) max(tF+tI-tW, tF, tI) of a chunk, "
           "holds v p chunks; max(1, m/p) must divide m",

@@ -219,6 +219,7 @@ constexpr std::string_view kZbAutoSource =
 
 ScheduleFamily zb_1p_auto() {
   return {kZb1P,
+          "ZB-1p auto",
           kZb1PAliases,
           "split backward, the order made for the times given; holds the memory of p microbatches; "
           "vpp = 1",
@@ -232,6 +233,7 @@ ScheduleFamily zb_1p_auto() {
 
 ScheduleFamily zb_2p_auto() {
   return {kZb2P,
+          "ZB-2p auto",
           kZb2PAliases,
           "as zb-1p-auto with the memory of 2p microbatches: mostly no bubble within the span; "
           "vpp = 1",
@@ -245,6 +247,7 @@ ScheduleFamily zb_2p_auto() {
 
 ScheduleFamily zb_v_auto() {
   return {kZbVAuto,
+          "ZB-V auto",
           kZbVAutoAliases,
           "two chunks a rank in a V, split backward, the order made for the times given; holds 2p "
           "chunks; vpp = 2",

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,9 +24,18 @@ using test::gemm;
 using test::kernel;
 using test::us;
 
-const std::vector<std::string> kAll{"a100-sxm-80g", "a100-sxm-40g", "a100-pcie-80g",
-                                    "a800-sxm-80g", "h100-sxm",     "h800-sxm",
-                                    "h200-sxm",     "h100-sxm-96g", "b200-sxm"};
+std::vector<std::string> all_tables() {
+  std::set<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(STEPCAST_SOURCE_DIR "/calibrate/data/tables"))
+    names.insert(entry.path().stem());
+  return {names.begin(), names.end()};
+}
+
+// Tables that leave products or attention in 16 bits to the roofline, and those without a host's
+// launches: what has been published of these GPUs is something else.
+const std::set<std::string> kPartial{"b300-sxm", "gb200", "gb300", "h20-sxm"};
+const std::set<std::string> kWithoutLaunches{"b300-sxm", "gb200", "gb300", "gh200", "h20-sxm"};
 
 TableText text_of(const std::string& gpu) {
   return parse_table_text(shipped_table_text(gpu), gpu);
@@ -38,7 +49,7 @@ TEST_P(EveryTable, ReadsAndBearsTheNameOfItsFile) {
   EXPECT_EQ(table->name(), GetParam());
   EXPECT_EQ(shipped_table(GetParam()), table);  // parsed once
   EXPECT_EQ(text_of(GetParam()).gpu, GetParam());
-  EXPECT_TRUE(table->launch().has_value());
+  EXPECT_EQ(table->launch().has_value(), !kWithoutLaunches.contains(GetParam()));
 }
 
 TEST_P(EveryTable, CitesEverySource) {
@@ -47,24 +58,24 @@ TEST_P(EveryTable, CitesEverySource) {
   }
 }
 
-TEST_P(EveryTable, PricesWhatADenseModelNeeds) {
+TEST_P(EveryTable, PricesWhatADenseModelNeedsOrIsPartial) {
   const CostTable& table = *shipped_table(GetParam());
-  for (const GemmLayout layout : {GemmLayout::tn, GemmLayout::nn, GemmLayout::nt}) {
-    const Work w = gemm(2048, 6144, 12288, layout);
-    const auto p = table.compute(w, {});
-    ASSERT_TRUE(p.has_value());
-    const double tflops = w.flops.value / us(p->time) * 1e-6;
-    EXPECT_GT(tflops, 180);
-    EXPECT_LT(tflops, 1500);
-  }
-  for (const bool backward : {false, true}) {
-    const Work w = attention(backward, true, 4096, 32, 128, 1);
-    const auto p = table.compute(w, {});
-    ASSERT_TRUE(p.has_value());
-    const double tflops = w.flops.value / us(p->time) * 1e-6;
-    EXPECT_GT(tflops, 120);
-    EXPECT_LT(tflops, 1200);
-  }
+  int left_out = 0;
+  const auto expect_between = [&](const Work& work, double least, double most) {
+    const auto p = table.compute(work, {});
+    if (!p) {
+      ++left_out;
+      return;
+    }
+    const double tflops = work.flops.value / us(p->time) * 1e-6;
+    EXPECT_GT(tflops, least);
+    EXPECT_LT(tflops, most);
+  };
+  for (const GemmLayout layout : {GemmLayout::tn, GemmLayout::nn, GemmLayout::nt})
+    expect_between(gemm(2048, 6144, 12288, layout), 180, 1500);
+  for (const bool backward : {false, true})
+    expect_between(attention(backward, true, 4096, 32, 128, 1), 100, 1200);
+  EXPECT_EQ(left_out > 0, kPartial.contains(GetParam()));
 }
 
 TEST_P(EveryTable, KernelTimesGrowWithBytes) {
@@ -89,7 +100,7 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& table) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shipped, EveryTable, ::testing::ValuesIn(kAll), test_name);
+INSTANTIATE_TEST_SUITE_P(Shipped, EveryTable, ::testing::ValuesIn(all_tables()), test_name);
 
 TEST(ShippedTables, ThereIsNoneForAnUnknownGpu) {
   EXPECT_EQ(shipped_table("tpu-v5p"), nullptr);

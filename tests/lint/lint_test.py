@@ -258,6 +258,18 @@ class Shown(TreeTest):
         self.write("docs/a.md", "`stepcast run\nother.yaml`\n")
         self.expect_complaint("docs/a.md:1: stepcast run other.yaml", *self.shown("commands"))
 
+    def test_patterns_that_select_no_test(self):
+        self.write("build/tools/stepcast", STEPCAST, 0o755)
+        self.write("build/CTestTestfile.cmake", 'add_test(sim.test_sim.0 "true")\n')
+        self.write("tests/sim/units_test.cc", "TEST(Units, AddUp) {}\n")
+        tool = (sys.executable, ROOT / "tests/lint/shown_commands.py", self.root / "build/tools/stepcast")
+        self.write("docs/a.md", "`tools/test -R sim.`\n```text\ntest_sim --gtest_filter='Units.*'\n```\n")
+        self.expect_clean(*tool)
+        self.write("docs/a.md", "\n`-R Units` runs one\n")  # a case, which ctest does not know
+        self.expect_complaint("docs/a.md:2: ctest has no test Units", *tool)
+        self.write("docs/a.md", "`test_sim --gtest_filter=Unit.*`\n")
+        self.expect_complaint("docs/a.md:1: no case Unit.*", *tool)
+
     def test_yaml(self):
         self.write("docs/a.md", "```yaml\nmodel: x\n```\n```yaml\n# b.yaml\nseed: 1\n```\n`stepcast run b.yaml`\n")
         self.expect_clean(*self.shown("commands"))

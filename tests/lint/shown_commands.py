@@ -4,12 +4,15 @@
 
 Commands that the pages show without their output run, in a scratch folder, and end with status 0: lines
 of fenced blocks, and `stepcast ...` in the text where nothing is left open (FILE is a scenario; lists of
-alternatives and [options] are not run, but shown_names.py looks up their words).  Blocks of YAML are
-valid, by themselves or laid over a scenario; blocks of C++ compile.  A block that is none of this is ```text.
+alternatives and [options] are not run, but shown_names.py looks up their words).  `-R PATTERN` is of a test
+that ctest has, `--gtest_filter` of a case of the sources.  Blocks of YAML are valid, by themselves or laid over
+a scenario; blocks of C++ compile.  A block that is none of this is ```text.
 """
 import concurrent.futures
+import fnmatch
 import pathlib
 import re
+import subprocess
 import sys
 
 import pages
@@ -55,6 +58,30 @@ def is_form(words):
         all(re.fullmatch(r"[a-z-]+", word) for word in words[1:])
 
 
+def tests_of_ctest(build):
+    """Names of the tests of a build tree, those of `-C full` too; none if it is none."""
+    done = subprocess.run(["ctest", "--test-dir", build, "-N", "-C", "full"], capture_output=True, text=True, check=False)
+    return re.findall(r"^ +Test +#\d+: (.+)$", done.stdout, re.MULTILINE)
+
+
+def cases_of_sources(root):
+    """Suite.Name of the cases in tests/."""
+    for path in root.glob("tests/**/*_test.cc"):
+        for suite, name in re.findall(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", path.read_text(), re.MULTILINE):
+            yield f"{suite}.{name}"
+
+
+def filter_faults(path, root, tests, cases):
+    """Patterns that select no test: ctest and GoogleTest then run nothing, and end well."""
+    text = pages.written(path)
+    for found in re.finditer(r"(?<=\s|`)-R ([^\s`);,]+)|--gtest_filter=([^\s`);,]+)", text):
+        place = pages.place(path, root, text, found.start())
+        if found[1] and not any(re.search(found[1], test) for test in tests):
+            yield f"{place}: ctest has no test {found[1]}"
+        if found[2] and not any(fnmatch.filter(cases, one) for one in found[2].strip("'\"").split(":")):
+            yield f"{place}: no case {found[2]}"
+
+
 def check_page(path, root, command):
     checked = 0
     faults = [f"{path.relative_to(root)}: a command outside of a fenced block: {line}"
@@ -95,6 +122,9 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda path: check_page(path, root, command), pages.pages(root)))
     faults = [fault for _, found in results for fault in found]
+    tests, cases = tests_of_ctest(command.parents[1]), list(cases_of_sources(root))
+    if tests:
+        faults += [fault for path in pages.pages(root) for fault in filter_faults(path, root, tests, cases)]
     print(*faults, f"{sum(checked for checked, _ in results)} commands and YAML blocks, {len(faults)} faults", sep="\n")
     return 1 if faults else 0
 

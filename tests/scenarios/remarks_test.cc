@@ -127,11 +127,7 @@ TEST(DidYouMean, NamesOfMegatronInTheModel) {
 TEST(DidYouMean, WhatBeginsAlikeComesFirstAndWhatIsFarOffNot) {
   EXPECT_EQ(hint("parallel.vp"), "did you mean 'vpp'?||");
   EXPECT_EQ(hint("overlap.dp"), "did you mean 'dp_grad' or 'dp_param'?||");
-  EXPECT_EQ(
-      hint("parallel.xy"),
-      "|known here: tp, cp, ep, etp, pp, dp, dp_replicate, vpp, sp, zero, zero_exchange, "
-      "zero_reduce, fsdp, fsdp_unit, reshard_after_forward, vocab_multiple, order, layout, split, "
-      "cp_comm, cp_inner|");
+  EXPECT_THAT(hint("parallel.xy"), ::testing::StartsWith("|known here: tp, cp, ep, "));
   EXPECT_EQ(hint("xy"), "|`stepcast schema` lists all keys|");
 }
 

@@ -559,9 +559,9 @@ TEST(Examples, OddValuesAreRefusedNotCrashedOn) {
 TEST(Scenario, TransfersWaitAsTheFrameworkOfTheScheduleDoes) {
   const Scenario plain = load_with({});
   EXPECT_EQ(setting(plain, "overlap.pp_p2p"),
-            "false (default: Megatron's 1F1B waits for every exchange with its neighbours)");
+            "false (default: Megatron waits for every exchange with its neighbours)");
   EXPECT_EQ(setting(plain, "schedule.p2p"),
-            "megatron (default: Megatron's 1F1B waits for every exchange with its neighbours)");
+            "megatron (default: Megatron waits for every exchange with its neighbours)");
   const auto style = [](const testing::Sets& sets) { return load_with(sets).p2p; };
   EXPECT_EQ(style({{"overlap.pp_p2p", "true"}}), P2pStyle::async);
   EXPECT_EQ(style({{"parallel.vpp", "2"}}), P2pStyle::megatron_overlap);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "schedules/schedule.h"
 
@@ -106,9 +108,11 @@ TEST(ScheduleRegistry, DoesNotGuess) {
 }
 
 TEST(ScheduleRegistry, NamesAreCanonicalAndBelongToOneFamily) {
-  std::set<std::string_view> all;
+  std::set<std::string_view> all, titles;
   for (const ScheduleFamily& family : schedule_families()) {
     EXPECT_TRUE(all.insert(family.name).second) << family.name;
+    EXPECT_FALSE(family.title.empty()) << family.name;
+    EXPECT_TRUE(titles.insert(family.title).second) << family.title;
     for (const std::string_view alias : family.aliases)
       EXPECT_TRUE(all.insert(alias).second) << alias;
     EXPECT_FALSE(family.summary.empty()) << family.name;
@@ -119,6 +123,25 @@ TEST(ScheduleRegistry, NamesAreCanonicalAndBelongToOneFamily) {
   for (const std::string_view name : all)
     for (const char c : name)
       EXPECT_TRUE(std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-') << name;
+}
+
+// docs/schedules.md, "Families": the first column.
+TEST(ScheduleRegistry, IsInTheOrderOfThePage) {
+  std::ifstream page(STEPCAST_SOURCE_DIR "/docs/schedules.md");
+  std::vector<std::string> shown, names;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("#")) inside = line == "## Families";
+    if (!inside || !line.starts_with("| `")) continue;
+    const std::string cell = line.substr(0, line.find(" |", 1));
+    for (size_t at = cell.find('`'); at != cell.npos; at = cell.find('`', at + 1)) {
+      const size_t end = cell.find('`', at + 1);
+      shown.push_back(cell.substr(at + 1, end - at - 1));
+      at = end;
+    }
+  }
+  for (const ScheduleFamily& family : schedule_families()) names.emplace_back(family.name);
+  EXPECT_EQ(shown, names);
 }
 
 TEST(ScheduleRegistry, SuggestsWhatWasMeant) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <ostream>
 
-#include "schedules/check.h"
 #include "tests/schedules/random_pipelines.h"
 #include "tests/schedules/vectors.h"
 
@@ -50,7 +49,7 @@ Best best_fixed(const PipelineCosts& costs, int64_t vpp) {
 }
 
 void expect_sound(const SynthesisProblem& problem, const Synthesis& s) {
-  EXPECT_TRUE(check_schedule(s.schedule).empty());
+  EXPECT_EQ(testing::faults_of(s.schedule), "");
   EXPECT_TRUE(fits_memory(problem.costs, s.schedule.ranks));
   EXPECT_EQ(s.peak_memory, peak_memory(problem.costs, s.schedule.ranks));
   const std::optional<OrderTimes> times = time_order(problem.costs, s.schedule.ranks);

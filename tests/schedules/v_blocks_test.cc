@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <string>
 
-#include "schedules/check.h"
 #include "schedules/families/families.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/schedule.h"
@@ -66,7 +65,7 @@ TEST_P(FixedBlockVectors, OrderTimesAndActivationsAreThoseOfTheReference) {
     const Schedule s = generate(v.schedule, v.params);
     EXPECT_EQ(s.name, v.schedule);
     EXPECT_EQ(testing::rows_of(s), v.rows);
-    EXPECT_TRUE(check_schedule(s).empty());
+    EXPECT_EQ(testing::faults_of(s), "");
     EXPECT_EQ(peak(s), *std::max_element(v.peak_until_weight.begin(), v.peak_until_weight.end()));
     for (const auto& [name, expected] : v.eval) {
       const testing::Makespan got = testing::evaluate(s, testing::costs_named(name, s.pp));
@@ -119,7 +118,7 @@ TEST(FixedBlocks, EverySizeIsCompleteAndFreeOfDeadlock) {
     for (int64_t p = 1; p <= 16; ++p)
       for (int64_t m = 1; m <= 40; m += m < 5 ? 1 : 7) {
         const Schedule s = generate(name, {p, 2, m, 0});
-        ASSERT_TRUE(check_schedule(s).empty()) << name << ' ' << p << ' ' << m;
+        ASSERT_EQ(testing::faults_of(s), "") << name << ' ' << p << ' ' << m;
         EXPECT_LE(peak(s), 2 * std::max<int64_t>(p, 2)) << name << ' ' << p << ' ' << m;
       }
 }
@@ -149,7 +148,7 @@ TEST(ControllableMemory, IsNoLongerThanTheReferenceAndHoldsNoMore) {
     SCOPED_TRACE(v.id);
     const Schedule s = generate(v.schedule, v.params);
     EXPECT_EQ(s.name, v.schedule);
-    EXPECT_TRUE(check_schedule(s).empty());
+    EXPECT_EQ(testing::faults_of(s), "");
     Order reference;
     for (const std::string& row : v.rows) reference.push_back(parse_actions(row));
     const PipelineCosts costs = costs_of(v.params, s.rank_of_stage);
@@ -167,7 +166,7 @@ TEST(ControllableMemory, KeepsToEveryLimitAndGetsShorterWithMore) {
   for (int64_t limit = 2; limit <= 8; ++limit) {
     const Schedule s = generate("v-controllable-memory",
                                 {3, 2, 6, 0, {{"max_mem_chunks", std::to_string(limit)}}});
-    ASSERT_TRUE(check_schedule(s).empty()) << limit;
+    ASSERT_EQ(testing::faults_of(s), "") << limit;
     EXPECT_LE(peak(s), std::min<int64_t>(limit, 6));
     const double bubble = unit_bubble(s);
     EXPECT_LE(bubble, before) << limit;
@@ -182,7 +181,7 @@ TEST(ControllableMemory, SizesOfAllKindsAreCompleteAndFreeOfDeadlock) {
       if (limit < 2) continue;
       const Schedule s = generate("v-controllable-memory",
                                   {p, 2, m, 0, {{"max_mem_chunks", std::to_string(limit)}}});
-      EXPECT_TRUE(check_schedule(s).empty()) << p << ' ' << m << ' ' << limit;
+      EXPECT_EQ(testing::faults_of(s), "") << p << ' ' << m << ' ' << limit;
       EXPECT_LE(peak(s), limit) << p << ' ' << m << ' ' << limit;
     }
 }
@@ -236,7 +235,7 @@ TEST(RunAhead, BackwardInTimeKeepsEveryNeed) {
   Schedule s = generate("v-min", {2, 2, 3, 0});
   for (int64_t r = 0; r < 2; ++r)
     s.ranks[static_cast<size_t>(r)] = actions_of(run.rows[static_cast<size_t>(r)], r, 2, false);
-  EXPECT_TRUE(check_schedule(s).empty());
+  EXPECT_EQ(testing::faults_of(s), "");
   EXPECT_LT(run.makespan, 36);
   EXPECT_LE(peak(s), 4);
 }

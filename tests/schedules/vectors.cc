@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/schedules/vectors.h"
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
+#include "schedules/check.h"
 #include "schedules/formats/action_text.h"
 #include "sim/engine/run.h"
 #include "sim/graph/program.h"
@@ -15,6 +18,7 @@ namespace stepcast::testing {
 namespace {
 
 constexpr int64_t kUnit = 1000;  // ps
+constexpr std::string_view kFolder = STEPCAST_TEST_DATA "/schedules";
 
 std::vector<nlohmann::json> lines_of(const std::string& file) {
   std::istringstream in(read_file(file));
@@ -44,7 +48,7 @@ ScheduleParams params_of(const nlohmann::json& json) {
 }  // namespace
 
 std::string read_file(const std::string& file) {
-  std::ifstream in(std::string(STEPCAST_TEST_DATA) + "/schedules/" + file, std::ios::binary);
+  std::ifstream in(std::string(kFolder) + '/' + file, std::ios::binary);
   if (!in) throw std::runtime_error("cannot read " + file);
   std::ostringstream text;
   text << in.rdbuf();
@@ -71,6 +75,30 @@ std::vector<Vector> read_vectors(const std::string& file) {
     vectors.push_back(std::move(v));
   }
   return vectors;
+}
+
+std::vector<std::string> vector_files(const std::set<std::string>& except) {
+  const std::set<std::string> of_another_kind{"invalid_params.jsonl", "reference_makespans.jsonl"};
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder))
+    if (entry.path().extension() == ".jsonl") files.insert(entry.path().filename());
+  for (const std::set<std::string>& left_out : {of_another_kind, except})
+    for (const std::string& file : left_out)
+      if (files.erase(file) == 0) throw std::runtime_error("there is no " + file);
+  return {files.begin(), files.end()};
+}
+
+std::string test_name_of(const ::testing::TestParamInfo<std::string>& file) {
+  std::string plain = "f";  // it may not begin with a digit
+  for (const char c : file.param.substr(0, file.param.find('.')))
+    if (c != '_') plain += c;
+  return plain;
+}
+
+std::string faults_of(const Schedule& schedule) {
+  std::string lines;
+  for (const ScheduleProblem& problem : check_schedule(schedule)) lines += problem.message + '\n';
+  return lines;
 }
 
 std::vector<Refused> read_refused(const std::string& file) {

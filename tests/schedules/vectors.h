@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "schedules/lower/lower_unit.h"
 #include "schedules/schedule.h"
@@ -31,6 +34,13 @@ struct Vector {
 // All vectors of a file, "1f1b.jsonl".  Throws if the file is not there or not as expected.
 std::vector<Vector> read_vectors(const std::string& file);
 
+// Every file of vectors in tests/data/schedules, in order, but for `except`, which have to be
+// there.
+std::vector<std::string> vector_files(const std::set<std::string>& except = {});
+
+// Of a test that has the name of a file: without what a name of GoogleTest cannot have.
+std::string test_name_of(const ::testing::TestParamInfo<std::string>& file);
+
 // A parameter set that a reference implementation refuses.
 struct Refused {
   std::string schedule, refused_by, reason;
@@ -48,6 +58,9 @@ Makespan evaluate(const Schedule& schedule, const UnitCosts& costs);
 
 // The rows of all ranks as the vectors write them: "0F0,(0F1;0B0)OVERLAP_F_B".
 std::vector<std::string> rows_of(const Schedule& schedule);
+
+// What check_schedule() finds, a line each; empty if nothing.
+std::string faults_of(const Schedule& schedule);
 
 inline void PrintTo(const Vector& v, std::ostream* out) {
   *out << v.id;

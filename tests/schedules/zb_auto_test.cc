@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "schedules/check.h"
 #include "schedules/families/families.h"
 #include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
@@ -59,7 +58,7 @@ TEST_P(AutomaticVectors, TakeNoLongerThanTheReferenceWithinItsMemory) {
     SCOPED_TRACE(v.id);
     const Schedule s = generate_schedule(*find_schedule_family(v.schedule), v.params);
     EXPECT_EQ(s.name, v.schedule);
-    EXPECT_TRUE(check_schedule(s).empty());
+    EXPECT_EQ(testing::faults_of(s), "");
     Order reference;
     for (const std::string& row : v.rows) reference.push_back(parse_actions(row));
     const PipelineCosts costs = costs_of(v.params, s.rank_of_stage);
@@ -130,9 +129,9 @@ TEST(AutomaticSchedules, NeedNoParameters) {
 TEST(AutomaticSchedules, TakeAnyNumberOfRanksAndMicrobatches) {
   for (const int64_t pp : {1, 2, 3, 5})
     for (const int64_t m : {1, 2, 5, 9}) {
-      EXPECT_TRUE(check_schedule(made("zb-1p-auto", pp, 1, m)).empty());
-      EXPECT_TRUE(check_schedule(made("zb-2p-auto", pp, 1, m)).empty());
-      EXPECT_TRUE(check_schedule(made("zb-v-auto", pp, 2, m)).empty());
+      EXPECT_EQ(testing::faults_of(made("zb-1p-auto", pp, 1, m)), "");
+      EXPECT_EQ(testing::faults_of(made("zb-2p-auto", pp, 1, m)), "");
+      EXPECT_EQ(testing::faults_of(made("zb-v-auto", pp, 2, m)), "");
     }
 }
 

@@ -37,6 +37,15 @@ double own_bus(const Cluster& c, WorkKind kind, const GroupShape& s, Algorithm a
   return candidate_of(candidates(c, kind, s), algorithm).nccl_bandwidth * factor / 1e9;
 }
 
+// Names for people may be reworded, but keys of factors that were fitted stand in a file: where the
+// two differ, this says so.
+TEST(Algorithms, HaveTheNameThatTheFileOfFactorsHas) {
+  for (int i = 0; i <= static_cast<int>(Algorithm::two_step); ++i) {
+    const auto a = static_cast<Algorithm>(i);
+    EXPECT_EQ(correction_class(a), a == Algorithm::none ? "" : name_of(a));
+  }
+}
+
 // Bandwidths that NCCL prints for these machines.
 TEST(Algorithms, OwnBandwidthsAreThoseOfNcclsSearch) {
   EXPECT_NEAR(own_bus(dgx_a100(1), all_reduce, full(1), Algorithm::ring), 240, 1);

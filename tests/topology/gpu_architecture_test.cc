@@ -39,6 +39,10 @@ TEST(GpuArchitecture, TraitsAreThoseOfTheTable) {
   EXPECT_EQ(architecture(GpuArch::other).error_class, "");
   EXPECT_EQ(architecture(GpuArch::volta).error_class, "Volta or Ampere");
   EXPECT_TRUE(architecture(GpuArch::blackwell).mxfp8);
+  EXPECT_EQ(hopper.channels, NcclChannels::hopper);
+  EXPECT_FALSE(hopper.needs_flush);
+  EXPECT_TRUE(architecture(GpuArch::ampere).needs_flush);
+  EXPECT_EQ(architecture(GpuArch::other).channels, NcclChannels::before_hopper);
   EXPECT_FALSE(hopper.mxfp8);
   for (const GpuArchitecture& a : kGpuArchitectures) {
     EXPECT_GT(a.nvlink_gbs, 0) << a.name;

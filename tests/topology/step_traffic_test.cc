@@ -4,15 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <numeric>
 #include <set>
 #include <string>
 
 #include "tests/hand_graph.h"
 #include "tests/topology/clusters.h"
 #include "topology/cluster/build_graph.h"
-#include "topology/traffic/collective_links.h"
 
 namespace stepcast::step_traffic_test {
 namespace {
@@ -22,150 +19,6 @@ using test::dgx_h100;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-std::vector<int64_t> every(int64_t count, int64_t stride, int64_t first = 0) {
-  std::vector<int64_t> gpus;
-  for (int64_t i = 0; i < count; ++i) gpus.push_back(first + i * stride);
-  return gpus;
-}
-
-std::string from(const ClusterGraph& g, uint32_t link) {
-  return g.devices()[g.to(link ^ 1u)].name;
-}
-
-std::string to(const ClusterGraph& g, uint32_t link) {
-  return g.devices()[g.to(link)].name;
-}
-
-// Loads that leave and enter GPUs, in messages.
-struct AtGpus {
-  std::map<std::string, double> out, in;
-};
-
-AtGpus at_gpus(const ClusterGraph& g, const std::vector<LinkUse>& uses) {
-  AtGpus sums;
-  for (const LinkUse& use : uses) {
-    const double load = static_cast<double>(use.load) / kFullLoad;
-    if (g.devices()[g.to(use.link ^ 1u)].kind == DeviceKind::gpu)
-      sums.out[from(g, use.link)] += load;
-    if (g.devices()[g.to(use.link)].kind == DeviceKind::gpu) sums.in[to(g, use.link)] += load;
-  }
-  return sums;
-}
-
-// Loads of the links between NICs and leaves, by NIC, out of the node.
-std::map<std::string, double> out_of_nics(const ClusterGraph& g, const std::vector<LinkUse>& uses) {
-  std::map<std::string, double> loads;
-  for (const LinkUse& use : uses) {
-    if (g.links()[use.link / 2].kind != LinkKind::network) continue;
-    if (g.devices()[g.to(use.link ^ 1u)].kind != DeviceKind::nic) continue;
-    loads[from(g, use.link)] += static_cast<double>(use.load) / kFullLoad;
-  }
-  return loads;
-}
-
-TEST(CollectiveLinks, OfARingInANodeAreTheNvlinksOfItsGpusAsOneEach) {
-  const ClusterGraph g = cluster_graph(dgx_h100(1));
-  Router router(g, {});
-  const auto uses = collective_links(g, router, WorkKind::all_reduce, Algorithm::ring, every(8, 1));
-  EXPECT_EQ(uses.size(), 16u);
-  for (const LinkUse& use : uses) {
-    EXPECT_EQ(joint_link(g, use.link), use.link);
-    EXPECT_NEAR(joint_bandwidth(g, use.link).value, 450e9, 1);
-    EXPECT_EQ(g.links()[use.link / 2].kind, LinkKind::nvlink);
-    EXPECT_NEAR(static_cast<double>(use.load) / kFullLoad, 2 * 7 / 8.0, 1e-4);
-  }
-}
-
-TEST(CollectiveLinks, CarryWhatEachGpuSendsByTheFormula) {
-  const ClusterGraph g = cluster_graph(dgx_a100(4));
-  Router router(g, {.pxn = false});  // else GPUs pass on what is not theirs
-  struct Case {
-    WorkKind kind;
-    Algorithm algorithm;
-    double each;  // messages that every one of 32 GPUs sends and gets
-  };
-  for (const Case& t : {Case{WorkKind::all_reduce, Algorithm::ring, 2 * 31 / 32.0},
-                        Case{WorkKind::all_gather, Algorithm::ring, 31 / 32.0},
-                        Case{WorkKind::reduce_scatter, Algorithm::ring, 31 / 32.0},
-                        Case{WorkKind::all_to_all, Algorithm::pairwise, 31 / 32.0}}) {
-    const AtGpus sums = at_gpus(g, collective_links(g, router, t.kind, t.algorithm, every(32, 1)));
-    EXPECT_EQ(sums.out.size(), 32u);
-    EXPECT_EQ(sums.in.size(), 32u);
-    for (const auto& [gpu, load] : sums.out)
-      EXPECT_NEAR(load, t.each, 1e-3) << name_of(t.algorithm);
-    for (const auto& [gpu, load] : sums.in) EXPECT_NEAR(load, t.each, 1e-3) << name_of(t.algorithm);
-  }
-  const AtGpus tree =
-      at_gpus(g, collective_links(g, router, WorkKind::all_reduce, Algorithm::tree, every(32, 1)));
-  const auto total = [](const std::map<std::string, double>& loads) {
-    return std::accumulate(loads.begin(), loads.end(), 0.0,
-                           [](double sum, const auto& l) { return sum + l.second; });
-  };
-  EXPECT_NEAR(total(tree.out), 2 * 31, 1e-2);
-  EXPECT_NEAR(total(tree.in), 2 * 31, 1e-2);
-}
-
-TEST(CollectiveLinks, OfAGroupWithAllGpusOfItsNodesUseAllNicsAlike) {
-  const ClusterGraph g = cluster_graph(dgx_h100(2));
-  Router router(g, {});
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::nvls_tree}) {
-    const auto nics =
-        out_of_nics(g, collective_links(g, router, WorkKind::all_reduce, algorithm, every(16, 1)));
-    EXPECT_EQ(nics.size(), 16u) << name_of(algorithm);
-    // A ring passes 2(n-1)/n on from node to node, two trees over two nodes the sum once.
-    const double each = (algorithm == Algorithm::ring ? 2 * 15 / 16.0 : 1) / 8;
-    for (const auto& [nic, load] : nics)
-      EXPECT_NEAR(load, each, 1e-4) << name_of(algorithm) << ' ' << nic;
-  }
-}
-
-TEST(CollectiveLinks, SpreadOverAllNicsOfAGpu) {
-  Cluster c = dgx_h100(2);
-  c.node.nics = 32;
-  c.node.nic_bandwidth = {12.5e9};
-  const ClusterGraph g = cluster_graph(c);
-  Router router(g, {});
-  const auto nics = out_of_nics(
-      g, collective_links(g, router, WorkKind::send_recv, Algorithm::none, every(2, 8)));
-  EXPECT_EQ(nics.size(), 4u);
-  for (const auto& [nic, load] : nics) EXPECT_DOUBLE_EQ(load, 0.25);
-}
-
-TEST(CollectiveLinks, OfATransferAreItsRoute) {
-  const ClusterGraph g = cluster_graph(dgx_h100(4));
-  Router router(g, {});
-  const auto uses = collective_links(g, router, WorkKind::send_recv, Algorithm::none,
-                                     std::vector<int64_t>{25, 1});
-  std::vector<uint32_t> links = router.route(25, 1)->links;
-  std::sort(links.begin(), links.end());
-  ASSERT_EQ(uses.size(), links.size());
-  for (size_t i = 0; i < links.size(); ++i) {
-    EXPECT_EQ(uses[i].link, links[i]);
-    EXPECT_EQ(uses[i].load, kFullLoad);
-  }
-}
-
-TEST(CollectiveLinks, OfAnExchangeTakePxnOverNvlink) {
-  const ClusterGraph g = cluster_graph(dgx_h100(2));
-  // With PXN a message to another rail first crosses to the GPU beside that rail.
-  RouteOptions rails;
-  rails.rail_aware = false;
-  Router with(g, rails);
-  rails.pxn = false;
-  Router without(g, rails);
-  const auto nvlink = [&](Router& router) {
-    double sum = 0;
-    for (const LinkUse& use :
-         collective_links(g, router, WorkKind::all_to_all, Algorithm::pairwise, every(16, 1))) {
-      if (g.links()[use.link / 2].kind == LinkKind::nvlink) sum += use.load;
-    }
-    return sum / kFullLoad;
-  };
-  // 16 x 7 pairs in the nodes, up and down; of 16 x 8 between them seven eighths change rails.
-  EXPECT_NEAR(nvlink(without), 2 * 16 * 7 / 16.0, 1e-2);
-  EXPECT_NEAR(nvlink(with), 2 * (16 * 7 + 16 * 7) / 16.0, 1e-2);
-}
 
 // One role of tp x dp ranks that runs each work once.
 struct OneRole {

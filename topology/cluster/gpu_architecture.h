@@ -17,6 +17,11 @@ namespace stepcast {
 // An entry of the table.  Those with a name here are the ones that tests speak of.
 enum class GpuArch : uint8_t { volta, ampere, hopper, blackwell, other };
 
+// Speeds that NCCL tries for channels, and how many of them and of their blocks it makes of what it
+// finds (src/graph/search.cc): its cases for compute capabilities
+// below 9.0, below 10.0, and from there on.
+enum class NcclChannels : uint8_t { before_hopper, hopper, blackwell };
+
 // Of groups on one node, on two, on three or more.
 using ByNodes = std::array<double, 3>;
 
@@ -47,6 +52,12 @@ struct GpuArchitecture {
   // factor on the latency of an all-reduce by Simple rings over nodes: src/graph/tuning.cc.
   double nvls_efficiency = 0;
   double ring_simple_penalty = 1;
+  NcclChannels channels = NcclChannels::before_hopper;
+  // Whether what a NIC wrote has to be flushed before a GPU reads it (src/graph/paths.cc), and the
+  // share of a channel's speed that NCCL counts for all-reduce by the network's switches, without a
+  // chain of GPUs (src/graph/tuning.cc).
+  bool needs_flush = true;
+  double collnet_direct_share = 1;
   // All-to-all inside a node or rack, of NVLink: A100 224 of 300 GB/s (microsoft/superbenchmark),
   // B300 676 of 900, GB300 667 of 900 (OCI); Hopper, Volta: assumed.
   double exchange_fraction = 0;
@@ -105,6 +116,9 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .nvls_tree_channel_gbs = {0, 0, 0},
      .nvls_efficiency = 0,
      .ring_simple_penalty = 1.9,
+     .channels = NcclChannels::before_hopper,
+     .needs_flush = true,
+     .collnet_direct_share = 1,
      .exchange_fraction = 0.75,
      .p2p_fraction = 0.65,
      .p2p_nic_fraction = 0.90,
@@ -133,6 +147,9 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .nvls_tree_channel_gbs = {0, 0, 0},
      .nvls_efficiency = 0,
      .ring_simple_penalty = 1.4,
+     .channels = NcclChannels::before_hopper,
+     .needs_flush = true,
+     .collnet_direct_share = 1,
      .exchange_fraction = 0.75,
      .p2p_fraction = 0.65,
      .p2p_nic_fraction = 0.90,
@@ -161,6 +178,9 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .nvls_tree_channel_gbs = {0, 57.7, 45.5},
      .nvls_efficiency = 0.85,
      .ring_simple_penalty = 1.4,
+     .channels = NcclChannels::hopper,
+     .needs_flush = false,
+     .collnet_direct_share = 0.85,
      .exchange_fraction = 0.75,
      .p2p_fraction = 0.74,
      .p2p_nic_fraction = 0.71,
@@ -189,6 +209,9 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .nvls_tree_channel_gbs = {0, 96, 80},
      .nvls_efficiency = 0.74,
      .ring_simple_penalty = 1.4,
+     .channels = NcclChannels::blackwell,
+     .needs_flush = false,
+     .collnet_direct_share = 0.85,
      .exchange_fraction = 0.75,
      .p2p_fraction = 0.74,
      .p2p_nic_fraction = 0.90,
@@ -216,6 +239,9 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .nvls_tree_channel_gbs = {0, 0, 0},
      .nvls_efficiency = 0,
      .ring_simple_penalty = 1.4,
+     .channels = NcclChannels::before_hopper,
+     .needs_flush = true,
+     .collnet_direct_share = 1,
      .exchange_fraction = 0.75,
      .p2p_fraction = 0.65,
      .p2p_nic_fraction = 0.90,

@@ -103,10 +103,10 @@ Group group_of(const Cluster& cluster, const GroupShape& shape, const NcclSetup&
   g.network_excess = to_seconds(network_latency(cluster, shape.tier)) - latencies.nominal_network;
   const NicDriver driver = cluster.node.nic_driver;
   if (driver == NicDriver::efa || driver == NicDriver::efa_v1) g.reported_latency = kEfaReported;
-  // Hopper and later need no flush (src/graph/paths.cc); where EFA reads host memory, as beside
+  // Where EFA reads host memory, as beside
   // GPUs on PCIe, there is nothing to flush.
   const bool host_memory = g.pcie && driver == NicDriver::efa;
-  g.flushes = g.arch->compute_capability < 90 && !host_memory;
+  g.flushes = g.arch->needs_flush && !host_memory;
   g.fabric_share = ring_share(fabric_tiers(cluster), shape);
   return g;
 }
@@ -305,7 +305,6 @@ void add_collnet(const Group& g, std::vector<Candidate>& out) {
   const double others = std::min(1.0, g.per_node - 1);
   double f = g.per_node / count;
   f -= (f - 1) / 2;
-  const bool hopper_or_later = g.arch->compute_capability >= 90;
   Candidate direct{.algorithm = Algorithm::collnet_direct, .blocks = c.blocks};
   Hops h{.intra = 2 * others,
          .network = 1,
@@ -313,7 +312,7 @@ void add_collnet(const Group& g, std::vector<Candidate>& out) {
          .network_hop = latencies.collnet_network,
          .wires = 2};
   set_latency(direct, g, 2 * 0.4e-6 * (g.per_node - 1), h);
-  const double scale = (hopper_or_later ? 0.85 : 1) / f / 2;
+  const double scale = g.arch->collnet_direct_share / f / 2;
   direct.nccl_bandwidth = count * c.found.intra * scale;
   direct.bandwidth = count * c.smooth.intra * scale;
   // The switches sum: each node's message crosses its NICs once.

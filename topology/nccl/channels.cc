@@ -46,19 +46,22 @@ constexpr std::array kIntraBlackwell{90., 80., 70., 60., 50., 45., 40., 30.,
 constexpr std::array kInterBlackwell{96., 86.,  80., 48., 45.1, 42., 40., 30., 24., 22.,
                                      20., 17.5, 15., 12., 6.,   3.,  2.4, 1.2, .24, .12};
 
-// NCCL asks for the compute capability: 9.0 (Hopper), 10.0 (Blackwell), or less.
-constexpr int64_t kHopper = 90, kBlackwell = 100;
-
-std::span<const double> intra_speeds(int64_t capability) {
-  if (capability >= kBlackwell) return kIntraBlackwell;
-  if (capability >= kHopper) return kIntraHopper;
-  return kIntraAmpere;
+std::span<const double> intra_speeds(NcclChannels rules) {
+  switch (rules) {
+    case NcclChannels::before_hopper: return kIntraAmpere;
+    case NcclChannels::hopper: return kIntraHopper;
+    case NcclChannels::blackwell: return kIntraBlackwell;
+  }
+  return {};
 }
 
-std::span<const double> inter_speeds(int64_t capability) {
-  if (capability >= kBlackwell) return kInterBlackwell;
-  if (capability >= kHopper) return kInterHopper;
-  return kInterAmpere;
+std::span<const double> inter_speeds(NcclChannels rules) {
+  switch (rules) {
+    case NcclChannels::before_hopper: return kInterAmpere;
+    case NcclChannels::hopper: return kInterHopper;
+    case NcclChannels::blackwell: return kInterBlackwell;
+  }
+  return {};
 }
 
 // Highest speed of the list that fits into `limit`; the limit itself below the list.
@@ -97,8 +100,8 @@ Nics nics_of(const Cluster& cluster, const GroupShape& shape, bool merges_ports)
 
 // Channels at least 25 GB/s fast become two of half the speed; Hopper and later keep up to 50 GB/s
 // if there are more than four.
-void split(Channels& c, int64_t capability) {
-  const bool late = capability >= kHopper;
+void split(Channels& c, NcclChannels rules) {
+  const bool late = rules != NcclChannels::before_hopper;
   if (c.found.intra < kSlowestShared) return;
   if (late && c.found.intra < kFastHopper && c.count > 4) return;
   // NCCL leaves those that are too many to be doubled; here they become as many as there may be, so
@@ -110,49 +113,48 @@ void split(Channels& c, int64_t capability) {
   c.found.inter *= part;
 }
 
-Channels ring_inside(double usable, int64_t capability) {
+Channels ring_inside(double usable, NcclChannels rules) {
   Channels c;
-  c.found.intra = highest(intra_speeds(capability), usable);
+  c.found.intra = highest(intra_speeds(rules), usable);
   c.count = std::clamp<int64_t>(whole(usable / c.found.intra), 1, kMostFound);
-  split(c, capability);
+  split(c, rules);
   return c;
 }
 
 // Each channel passes one network device a node.
-Channels ring_across(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
+Channels ring_across(double usable, const Nics& nics, const GroupShape& shape, NcclChannels rules) {
   Channels c;
   const double p = real(shape.ranks_per_node);
   double speed = nics.speed;
   // Of the rings through p GPUs each GPU forwards p - 1 of p over NVLink.
   if (p > 1) speed = std::min(speed, usable * p / (p - 1) / nics.count);
-  c.found.inter = highest(inter_speeds(capability), speed);
+  c.found.inter = highest(inter_speeds(rules), speed);
   const int64_t each = std::max<int64_t>(1, whole(speed / c.found.inter));
   c.count = std::clamp<int64_t>(each * static_cast<int64_t>(nics.count), 1, kMostFound);
   c.found.intra = c.found.inter;
-  split(c, capability);
+  split(c, rules);
   return c;
 }
 
-int64_t ring_blocks(const Channels& c, const GroupShape& shape, int64_t capability) {
+int64_t ring_blocks(const Channels& c, const GroupShape& shape, NcclChannels rules) {
   int64_t blocks = 2 * c.count;
-  const bool late = capability >= kHopper;
+  const bool late = rules != NcclChannels::before_hopper;
   if (late && shape.nodes > 1 && c.found.intra > 45 * kGB && blocks < 16) blocks *= 2;
   return std::min(blocks, kMostBlocks);
 }
 
-Channels nvls(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
+Channels nvls(double usable, const Nics& nics, const GroupShape& shape, NcclChannels rules) {
   Channels c;
-  const bool blackwell = capability >= kBlackwell;
   c.count = std::min(kMostFound, shape.ranks_per_node);  // heads
   // A head's stream passes its port once for each GPU's part and once for its own result.
   c.smooth.intra = usable / real(c.count + 1);
-  c.found.intra = highest(intra_speeds(capability), c.smooth.intra);
+  c.found.intra = highest(intra_speeds(rules), c.smooth.intra);
   if (shape.nodes > 1) {
     c.smooth.inter = nics.shared / real(c.count);
-    c.found.inter = highest(inter_speeds(capability),
-                            std::min(nics.speed, nics.speed * nics.count / real(c.count)));
+    c.found.inter =
+        highest(inter_speeds(rules), std::min(nics.speed, nics.speed * nics.count / real(c.count)));
   }
-  c.blocks = !blackwell ? 16 : shape.nodes > 1 ? 32 : 24;
+  c.blocks = rules != NcclChannels::blackwell ? 16 : shape.nodes > 1 ? 32 : 24;
   return c;
 }
 
@@ -171,7 +173,7 @@ double usable_intra(const Cluster& cluster, const GroupShape& shape) {
 
 Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern,
                          const NcclSetup& setup) {
-  const int64_t capability = architecture(cluster.node.gpu.arch).compute_capability;
+  const NcclChannels rules = architecture(cluster.node.gpu.arch).channels;
   const double usable = usable_intra(cluster, shape);
   STEPCAST_CHECK(shape.ranks_per_node == 1 || usable > 0, "a node needs an inner bandwidth");
   Nics nics;
@@ -179,10 +181,10 @@ Channels search_channels(const Cluster& cluster, const GroupShape& shape, Channe
     nics = nics_of(cluster, shape, setup.merges_ports);
     STEPCAST_CHECK(nics.speed > 0 && nics.shared > 0, "a group over several nodes needs NICs");
   }
-  if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, capability);
-  Channels c = shape.nodes == 1 ? ring_inside(usable, capability)
-                                : ring_across(usable, nics, shape, capability);
-  c.blocks = ring_blocks(c, shape, capability);
+  if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, rules);
+  Channels c =
+      shape.nodes == 1 ? ring_inside(usable, rules) : ring_across(usable, nics, shape, rules);
+  c.blocks = ring_blocks(c, shape, rules);
   const double count = real(c.count);
   c.smooth.intra = usable / count;
   if (shape.nodes > 1) c.smooth.inter = nics.shared / count;
@@ -190,8 +192,8 @@ Channels search_channels(const Cluster& cluster, const GroupShape& shape, Channe
   // Trees load the links inside a node less than those between: their inner speed is raised to
   // what the links have, twice the outer one at most.
   if (pattern == ChannelPattern::tree && shape.nodes > 1 && shape.ranks_per_node > 1) {
-    c.found.intra = std::max(c.found.inter, highest(intra_speeds(capability),
-                                                    std::min(usable / count, 2 * c.found.inter)));
+    c.found.intra = std::max(
+        c.found.inter, highest(intra_speeds(rules), std::min(usable / count, 2 * c.found.inter)));
   }
   return c;
 }

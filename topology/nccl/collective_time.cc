@@ -68,7 +68,7 @@ struct Classifier {
   const GroupShape& shape;
   const Candidate& a;
   std::vector<CorrectionClass> out;
-  bool across, pcie, pairwise, mesh;
+  bool across, pcie, exchange, mesh;
   double domain;                 // weight of a large NVLink domain; 0: none
   std::string algorithm, where;  // "ring", " over nodes"
   std::string protocol;          // that of sends and receives is not that of rings and trees
@@ -80,7 +80,7 @@ struct Classifier {
 };
 
 void classify_latency(Classifier& c) {
-  if (!c.pairwise) c.add(Term::base, kLoose, "all");
+  if (!c.exchange) c.add(Term::base, kLoose, "all");
   c.add(Term::base, kLoose, c.algorithm);
   c.add(Term::intra, 0.5, "all");
   c.add(Term::intra, kLoose, c.placed(c.algorithm));
@@ -89,7 +89,7 @@ void classify_latency(Classifier& c) {
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
   if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
-  if (!c.pairwise) c.add(Term::network, 0.5, "all");
+  if (!c.exchange) c.add(Term::network, 0.5, "all");
   c.add(Term::network, kLoose, std::string(nic_class(c.cluster.node.nic_driver)));
   c.add(Term::network, kLoose, c.protocol);
   if (c.domain > 0) c.add(Term::network, 0.5, "large domain", c.domain);
@@ -135,7 +135,7 @@ void classify_wire(Classifier& c) {
 }
 
 void classify_ramp(Classifier& c) {
-  if (!c.pairwise) c.add(Term::ramp, kWide, "all");
+  if (!c.exchange) c.add(Term::ramp, kWide, "all");
   c.add(Term::ramp, 1, c.placed(c.algorithm));
   c.add(Term::ramp, kLoose, c.placed(c.protocol));
   c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + c.protocol));
@@ -173,17 +173,17 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .out = {},
                .across = across,
                .pcie = cluster.node.intra == IntraKind::pcie,
-               .pairwise = is_exchange(a.algorithm),
+               .exchange = is_exchange(a.algorithm),
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
                        architecture(cluster.node.gpu.arch).compute_capability > 0,
                .domain = 0,
                .algorithm = correction_class(a.algorithm),
                .where = across ? " over nodes" : " in a node",
                .protocol = class_of(a.protocol)};
-  if (c.pairwise) c.protocol = "pairwise " + c.protocol;
+  if (c.exchange) c.protocol = "pairwise " + c.protocol;
   // Inside a domain the switches serve an exchange as those of a server do; what leaves it comes
   // from as many ranks at once.
-  if (!c.pairwise || across) c.domain = domain_weight(shape.ranks_per_node);
+  if (!c.exchange || across) c.domain = domain_weight(shape.ranks_per_node);
   c.out.reserve(24);
   classify_latency(c);
   classify_bandwidth(c);

@@ -23,8 +23,8 @@ using ByProtocol = std::array<double, kProtocols>;
 
 // Latencies in seconds.
 struct HopLatencies {
-  ByProtocol base{};  // once a collective
-  ByProtocol nvlink{}, pcie{}, network{};
+  ByProtocol base{};                       // once a collective
+  ByProtocol nvlink{}, pcie{}, network{};  // over PCIe without LL128, which needs NVLink
 };
 
 struct NcclLatencies {
@@ -45,11 +45,11 @@ constexpr double kGB = 1e9;   // bytes per second
 inline constexpr NcclLatencies kNcclLatencies{
     .ring = {.base = {6.6 * kUs, 14 * kUs, 8.4 * kUs},
              .nvlink = {0.6 * kUs, 1.9 * kUs, 3.4 * kUs},
-             .pcie = {1 * kUs, 2.5 * kUs, 5.7 * kUs},
+             .pcie = {1 * kUs, 0, 5.7 * kUs},
              .network = {2.7 * kUs, 4 * kUs, 14 * kUs}},
     .tree = {.base = {6.8 * kUs, 14 * kUs, 8.4 * kUs},
              .nvlink = {0.6 * kUs, 1.25 * kUs, 4 * kUs},
-             .pcie = {1 * kUs, 1.9 * kUs, 4 * kUs},
+             .pcie = {1 * kUs, 0, 4 * kUs},
              .network = {5 * kUs, 8.5 * kUs, 14 * kUs}},
     .nvls = 25 * kUs,
     .nvls_network = 18 * kUs,

@@ -370,7 +370,7 @@ std::vector<int64_t> in_order(Nodes nodes) {
   return all;
 }
 
-CollectiveMessages log_rounds(WorkKind kind, Nodes nodes) {
+CollectiveMessages pat(WorkKind kind, Nodes nodes) {
   const std::vector<int64_t> all = in_order(nodes);
   const auto n = static_cast<int64_t>(all.size());
   Writer out(n);
@@ -430,7 +430,7 @@ CollectiveMessages collective_messages(WorkKind kind, Algorithm algorithm, Nodes
     case Algorithm::nvls: return in_switch(kind, nodes, add_sum_messages);
     case Algorithm::collnet_direct:
     case Algorithm::collnet_chain: return chains(nodes, add_sum_messages);
-    case Algorithm::pat: return log_rounds(kind, nodes);
+    case Algorithm::pat: return pat(kind, nodes);
     case Algorithm::pairwise: return pairwise(nodes);
     case Algorithm::two_step: return two_step(nodes);
     case Algorithm::none: break;

@@ -34,15 +34,12 @@ Traffic traffic_of(const OpGraph& graph, const Prices& prices, const RankGrid& g
                    const Placement& placement, const ClusterGraph& cluster,
                    const RouteOptions& options, const LaneSet& lanes = {});
 
-// What `stepcast explain --links` prints: which groups of a step cross which links, and how full
-// these are.
-
 // What switches like this one are called: "leaf" of "leaf2/rail5", "NIC" of a NIC; "switch" for
 // names that do not begin with letters.
 std::string switch_word(const Device& device);
 
-// Which groups cross which kinds of link, and the fullest link of each kind.  Works that hardly
-// take longer than their latency are left out here too.
+// What `stepcast explain --links` prints: which groups cross which kinds of link, and the fullest
+// link of each kind.  Works that hardly take longer than their latency are left out here too.
 LinkLoads link_loads(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                      const Placement& placement, const ClusterGraph& cluster,
                      const RouteOptions& options);

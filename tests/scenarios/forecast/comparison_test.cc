@@ -74,6 +74,22 @@ TEST(Compare, SaysWhatIsWrongWithEveryCaseOnAnyNumberOfThreads) {
   }
 }
 
+// A schedule of one chunk is tried with the scenario's two, which it refuses, and then with one,
+// with which something else is wrong: that is what has to be mended.
+TEST(Compare, SaysWhyAScheduleIsLeftOutWithTheChunksThatItHasAnOrderOf) {
+  std::vector<ComparedScenario> scenarios = cases({1});
+  LoadOptions options;
+  options.set = {{"parallel.vpp", "2"}, {"parallel.zero", "2"}};
+  scenarios[0].document.set(options);
+  CompareOptions compared;
+  compared.schedules = {"interleaved-1f1b", "vocab-1f1b"};
+  const Comparison c = compare_scenarios(scenarios, compared);
+  ASSERT_EQ(c.left_out.size(), 1u);
+  ASSERT_EQ(c.left_out[0].problems.size(), 1u);
+  EXPECT_EQ(c.left_out[0].problems[0].code, "E127");
+  EXPECT_THAT(c.left_out[0].problems[0].message, ::testing::HasSubstr("parallel.zero 2 or 3"));
+}
+
 // What a caller throws to stop it, between cases.
 TEST(Compare, EndsWhereTheCallerStopsIt) {
   CompareOptions options;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "scenarios/search/search.h"
+#include "schedules/schedule.h"
 #include "tests/random_cases.h"
 
 namespace stepcast::random_spaces_test {
@@ -56,14 +57,22 @@ class RandomSpace {
         model, 4 + below(13), cluster, 2 + below(3), 24 * (1 + below(4)), 1024 << below(4),
         software, below(4) == 0 ? "tp-cp-pp-dp" : "tp-cp-dp-pp");
     if (below(3) == 0) text += "schedule: {p2p: async}\n";
-    if (below(4) == 0)
-      text += "search: {schedules: [1f1b, interleaved-1f1b, gpipe, zb-h1, zb-v]}\n";
+    if (below(4) == 0) text += "search: {schedules: [" + searched_families() + "]}\n";
     return text;
   }
 
   size_t below(size_t n) { return random_() % n; }
 
  private:
+  // All that a search takes: orders that sizes decide.
+  static std::string searched_families() {
+    std::string names;
+    for (const ScheduleFamily& family : schedule_families())
+      if (std::ranges::none_of(family.parameters, [](const auto& p) { return p.key == "tF"; }))
+        names += (names.empty() ? "" : ", ") + std::string(family.name);
+    return names;
+  }
+
   const char* one_of(std::initializer_list<const char*> words) {
     return words.begin()[below(words.size())];
   }
