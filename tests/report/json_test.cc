@@ -174,6 +174,7 @@ TEST(RunJson, TheLayoutAndTheBatchAreNumbers) {
   r.scenario.zero = 1;
   r.scenario.global_batch = 64;
   r.scenario.micro_batch = 17;
+  r.scenario.mtp_layers = 19;
   const json s = json::parse(run_json(r, "1.2.3"))["scenario"];
   const json expected = {{"name", "sample"},
                          {"hash", "0123456789abcdef"},
@@ -189,6 +190,7 @@ TEST(RunJson, TheLayoutAndTheBatchAreNumbers) {
                          {"zero", 1},
                          {"global_batch", 64},
                          {"micro_batch", 17},
+                         {"mtp_layers", 19},
                          {"microbatches", 2},
                          {"seq", 128},
                          {"schedule", "1F1B"}};
