@@ -97,6 +97,7 @@ stepcast_answer import_run_file(Request& request) {
     asked.file = config_in(asked.file);
     asked.text = text_of_file(asked.file);
     asked.folder = folder_of(asked.file);
+    asked.files = files_beside(asked.file);
   }
   asked.model_file = request.text("model_file");
   if (request.has("model_text")) {

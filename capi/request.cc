@@ -141,9 +141,6 @@ void Request::check_all_read() const {
   }
 }
 
-namespace {
-
-// What a script names beside itself is read as it comes up.
 std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path) {
   return [folder = std::filesystem::path(path).parent_path()](
              std::string_view name) -> std::optional<std::string> {
@@ -159,6 +156,8 @@ std::function<std::optional<std::string>(std::string_view)> files_beside(const s
     return source != nullptr ? std::optional(source->text) : std::nullopt;
   };
 }
+
+namespace {
 
 // A file of another tool as a scenario, as the command imports it: a config.json only where the
 // request says the run beside it.  Nothing for scenarios.

@@ -51,6 +51,9 @@ class Request {
   std::set<std::string, std::less<>> read_;
 };
 
+// Reads what a file of another tool names beside itself, as it comes up.
+std::function<std::optional<std::string>(std::string_view)> files_beside(const std::string& path);
+
 // "file", or "text" with "name"; "root" and "set".  A config.json is imported, where "set" says the
 // run.
 ScenarioDocument read_scenario(Request& request);

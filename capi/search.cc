@@ -52,7 +52,9 @@ std::string search_page(const SearchAnswer& found) {
   return bytes;
 }
 
-std::string scenario_of(const ScenarioDocument& document) {
+// Files are named by whole paths: the text stands in no file.
+std::string scenario_of(ScenarioDocument document) {
+  document.rename_files([](const std::string& absolute) { return absolute; });
   std::string text;
   for (const Member& m : document.tree().members)
     text += to_flow(scalar_value(m.key)) + ": " + to_flow(m.value) + '\n';

@@ -226,6 +226,12 @@ bool is_blank_yaml(std::string_view text) {
   return first == std::string_view::npos || text[first] == '#';
 }
 
+// Whether the text of a value that is null says so.
+bool says_null(std::string_view text) {
+  const std::string_view word = trim(text);
+  return word == "null" || word == "Null" || word == "NULL" || word == "~";
+}
+
 // The number of nodes as the section `cluster` says it; empty if it says none.
 std::string written_nodes(const Value& tree) {
   const Value* written = tree.find("cluster");
@@ -295,24 +301,31 @@ void ScenarioDocument::set(const std::string& path, Value value, const Mark& key
 }
 
 void ScenarioDocument::set(const LoadOptions& options) {
+  const std::string nodes = written_nodes(tree_);
+  std::string cluster;  // as it is set
   for (const auto& [path, text] : options.set) {
     const SourceRef source = problems_.add_source({"--set " + path, text, Source::Kind::set});
     Value value = parse_yaml(problems_, source);
     const SourceRef whole =
         problems_.add_source({"--set " + path, path + '=' + text, Source::Kind::set});
-    if (is_blank_yaml(text)) {  // as of a variable of the shell that is not set
+    if (value.mark.line == 0 && !is_blank_yaml(text)) continue;  // it could not be read
+    // As of a variable of the shell that is not set.
+    if (value.kind == Value::Kind::null && !says_null(text)) {
       problems_.add("E107", fmt::format("the value of '{}' is empty", escape_text(path)),
                     {whole, 1, 1}, static_cast<int>(path.size() + 1), {},
                     fmt::format("{}=null takes out what is said", escape_text(path)));
       continue;
     }
-    if (value.mark.line == 0) continue;  // it could not be read
-    const std::string nodes = written_nodes(tree_);
     set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
-    if (!nodes.empty() && written_nodes(tree_).empty() && tree_.find("cluster") != nullptr)
-      warnings_.push_back(
-          fmt::format("--set {0}={1} leaves 1 of {2} nodes: '{1} x {2}' keeps their number",
-                      escape_text(path), escape_text(text), nodes));
+    if (path == "cluster") cluster = text;
+  }
+  if (!nodes.empty() && written_nodes(tree_).empty() && !cluster.empty() &&
+      tree_.find("cluster") != nullptr) {
+    const bool is_name = cluster.find_first_of("{:") == cluster.npos;
+    warnings_.push_back(fmt::format(
+        "--set cluster={} leaves 1 of {} nodes: {} keeps their number", escape_text(cluster), nodes,
+        is_name ? fmt::format("'{} x {}'", escape_text(cluster), nodes)
+                : fmt::format("--set cluster.nodes={} behind it", nodes)));
   }
   if (options.compare_case.empty()) return;
   const Value* compare = tree_.find("compare");

@@ -524,7 +524,7 @@ std::string layout_text(const FoundLayout& l) {
   if (l.ep > 1 && l.etp != l.tp) parts.push_back(fmt::format("ETP {}", l.etp));
   add("DP", l.dp);
   parts.push_back(fmt::format("MBS {}", l.micro));
-  if (l.zero > 1) parts.push_back(fmt::format("ZeRO-{}", l.zero));
+  if (l.zero > 0) parts.push_back(fmt::format("ZeRO-{}", l.zero));
   if (l.recompute != "none") parts.push_back(l.recompute + " recomputation");
   if (!l.stage_layers.empty()) parts.push_back("layers " + layers_text(words_of(l.stage_layers)));
   for (const auto& [path, value] : l.beside) parts.push_back(path + ' ' + value);

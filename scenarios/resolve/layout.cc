@@ -13,6 +13,7 @@
 
 #include "model/shard.h"
 #include "scenarios/document/number.h"
+#include "schedules/schedule.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -365,8 +366,10 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   // What --set says is what does not suit the file.
   const Key last = last_given(in, {"batch.global", "batch.micro"});
   const bool set = v.mark(last).source->kind == Source::Kind::set;
-  // Interleaved schedules run whole groups of pp microbatches, whatever else they run.
-  const int64_t groups = plan.vpp > 1 && unit <= kMostBatch ? unit * plan.pp : unit;
+  // Orders in groups run whole groups of pp microbatches, whatever else they run.
+  const ScheduleFamily* family = find_schedule_family(v.text("schedule.kind"));
+  const bool in_groups = plan.vpp > 1 && (family == nullptr || family->takes_group);
+  const int64_t groups = in_groups && unit <= kMostBatch ? unit * plan.pp : unit;
   v.refuse(
       "E203", set ? last : Key("batch.global"),
       fmt::format("batch.global = {} is not a multiple of micro*dp = {}", plan.global_batch, unit),

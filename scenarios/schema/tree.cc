@@ -107,6 +107,7 @@ std::string cluster_with_nodes(std::string_view text, std::span<const std::strin
   const bool x = name.ends_with('x') || name.ends_with('X') || name.ends_with('*');
   if (x) name = trim(name.substr(0, name.size() - 1), " ");
   if (!(x || apart) || std::ranges::count(names, name) == 0) return {};
+  if (text.substr(number).find_first_not_of('0') == std::string_view::npos) return {};
   return std::string(name) + " x " + std::string(text.substr(number));
 }
 
@@ -124,8 +125,8 @@ std::string clusters_of_gpu(std::string_view gpu, int64_t count,
     if (of == nullptr || of->text != gpu) continue;
     const Value* gpus = node->find("gpus");
     const int64_t each = gpus != nullptr ? parse_index(gpus->text).value_or(0) : 0;
-    const bool whole = count > 0 && each > 0 && count % each == 0;
-    all.push_back(std::string(name) + (whole ? " x " + std::to_string(count / each) : ""));
+    if (count > 0 && (each == 0 || count % each != 0)) continue;  // no whole number of nodes
+    all.push_back(std::string(name) + (count > 0 ? " x " + std::to_string(count / each) : ""));
   }
   if (all.empty()) return {};
   return "'" + std::string(gpu) + "' is a GPU; " +

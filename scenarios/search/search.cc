@@ -844,23 +844,25 @@ class Searcher {
     answer_.result.broken_constraints = broken_by(layout, std::get<Scenario>(resolved), f.figures);
   }
 
-  // The layout that needs least, of those that need least by their bounds.
+  // The layout that needs least, of those that need least by their bounds; what has none comes
+  // last.
   void find_nearest() {
     std::vector<uint32_t> order(layouts().size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-    constexpr size_t kLookedAt = 16;
-    const size_t count = std::min(order.size(), kLookedAt);
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
-                      order.end(), [&](uint32_t a, uint32_t b) {
-                        return std::pair(bounds_[a].memory, a) < std::pair(bounds_[b].memory, b);
-                      });
-    order.resize(count);
+    std::ranges::sort(order, {}, [&](uint32_t i) {
+      const Bytes bound = bounds_[i].memory;
+      return std::tuple(bound == Bytes{}, bound, i);
+    });
+    constexpr int kLookedAt = 16, kTried = 16 * kLookedAt;  // some are illegal after all
+    int looked_at = 0, tried = 0;
     for (const uint32_t i : order) {
+      if (looked_at == kLookedAt || ++tried > kTried) break;
       const auto resolved = space_.scenario(layouts()[i]);
       const Scenario* scenario = std::get_if<Scenario>(&resolved);
       if (scenario == nullptr) continue;
       const std::optional<Result> memory = forecast_memory(*scenario);
       if (!memory) continue;
+      ++looked_at;
       std::optional<FoundLayout>& nearest = answer_.result.nearest;
       if (!nearest || memory->memory_reserved < nearest->reserved)
         nearest = describe_layout(i, {Time{}, memory->memory_reserved, 0}, memory->memory_usable);

@@ -34,7 +34,7 @@ enum class StageSplit : uint8_t {
   even,
   counted,  // a layout: embedding and head count as a layer each
   products,
-  balanced,  // a layout: no rank has more than it must, the head and prediction modules counted
+  balanced,  // a layout: of alike layers no rank has more than it must, with head and predictions
   last,
   modules
 };

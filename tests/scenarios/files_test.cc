@@ -291,6 +291,7 @@ TEST(Set, ChangesOneValueAndSaysSo) {
 TEST(Set, LaterOnesWinAndNullDeletes) {
   EXPECT_EQ(testing::load_with({{"parallel.tp", "4"}, {"parallel.tp", "1"}}).plan.tp, 1);
   EXPECT_EQ(testing::load_with({{"parallel.tp", "null"}}).plan.tp, 1);
+  EXPECT_EQ(testing::load_with({{"parallel.tp", "# two\n2"}}).plan.tp, 2);
 }
 
 TEST(Set, AMappingMergesIntoASection) {
@@ -320,7 +321,7 @@ TEST(Set, ProblemsNameTheOption) {
 }
 
 TEST(Set, AnEmptyValueIsRefused) {
-  for (const char* empty : {"", " ", "# 4"}) {
+  for (const char* empty : {"", " ", "# 4", "---", "!!int"}) {
     const Failure f = testing::failure_with({{"parallel.tp", empty}});
     EXPECT_THAT(f.lines, ElementsAre("E107 1:1 the value of 'parallel.tp' is empty")) << empty;
   }
@@ -339,6 +340,11 @@ TEST(Set, ACommandThatDropsTheNumberOfNodesSaysSo) {
               Not(Contains(HasSubstr("nodes"))));
   EXPECT_THAT(testing::load_with({{"cluster.preset", "dgx-h200"}}).warnings,
               Not(Contains(HasSubstr("nodes"))));
+  EXPECT_THAT(testing::load_with({{"cluster", "dgx-h200"}, {"cluster.nodes", "2"}}).warnings,
+              Not(Contains(HasSubstr("nodes"))));
+  const testing::Sets mapping{{"parallel", "{tp: 2, pp: 2}"}, {"cluster", "{preset: dgx-h200}"}};
+  EXPECT_THAT(testing::load_with(mapping).warnings,
+              Contains(HasSubstr("--set cluster.nodes=2 behind it keeps their number")));
   // Where what is left is too small, the advice has it.
   const testing::Sets large{{"parallel.pp", "8"}, {"cluster", "dgx-h200"}};
   EXPECT_THAT(testing::failure_with(large).all.back().help,

@@ -203,7 +203,7 @@ Scenario load(const std::string& file, const Arguments& args,
 std::string scenario_words(const std::string& file, const Arguments& args) {
   std::vector<std::string> words;
   if (!args.root.empty()) words = {"--root", args.root};
-  words.push_back(shown_name(file));
+  words.push_back(file);
   words.insert(words.end(), args.given.begin(), args.given.end());
   for (const std::string& set : args.set) words.insert(words.end(), {"-s", set});
   std::string text;

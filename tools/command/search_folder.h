@@ -20,8 +20,7 @@ class SearchFolder {
   // The best layouts as scenarios, as Megatron-LM's arguments, and as torchtitan's TOML and NeMo's
   // overrides where these have such a layout; the table, the counts; copies of files that the
   // scenarios name and that lie elsewhere.  Scenarios that an earlier search left there are
-  // removed.  `search`: the command that found the answer,
-  // in backquotes.
+  // removed.  `search`: the command that found the answer, in backquotes.
   void write(const SearchAnswer& answer, const std::string& search) const;
 
  private:

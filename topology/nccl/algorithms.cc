@@ -103,8 +103,7 @@ Group group_of(const Cluster& cluster, const GroupShape& shape, const NcclSetup&
   g.network_excess = to_seconds(network_latency(cluster, shape.tier)) - latencies.nominal_network;
   const NicDriver driver = cluster.node.nic_driver;
   if (driver == NicDriver::efa || driver == NicDriver::efa_v1) g.reported_latency = kEfaReported;
-  // Where EFA reads host memory, as beside
-  // GPUs on PCIe, there is nothing to flush.
+  // Where EFA reads host memory, as beside GPUs on PCIe, there is nothing to flush.
   const bool host_memory = g.pcie && driver == NicDriver::efa;
   g.flushes = g.arch->needs_flush && !host_memory;
   g.fabric_share = ring_share(fabric_tiers(cluster), shape);

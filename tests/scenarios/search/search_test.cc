@@ -812,6 +812,13 @@ TEST(Search, TheNearestIsNotTheOneThatIsLeastKnown) {
   EXPECT_LT(answer.result.nearest->reserved, Bytes{int64_t{150} << 30});
   ASSERT_TRUE(answer.result.on_more_nodes.has_value());
   EXPECT_EQ(answer.result.on_more_nodes->gpus, 16);
+  // Of two directions at once no bound is known.
+  const SearchAnswer several = search_layouts(
+      document("model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 32, seq: 8192}\n"
+               "search: {schedules: [1f1b, dualpipe]}\n"),
+      {}, quick());
+  ASSERT_TRUE(several.result.nearest.has_value());
+  EXPECT_LT(several.result.nearest->reserved, Bytes{int64_t{150} << 30});
 }
 
 // 125 nodes give replicas of a multiple of 125 ranks, which no batch of 1,024 sequences has.
