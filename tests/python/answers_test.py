@@ -196,6 +196,18 @@ class Search(unittest.TestCase):
             self.assertEqual(sc.run(best.scenario()).step_time_ps, best.step_time_ps)
             self.assertEqual(sc.train(best.scenario(), tokens="1T").gpus, 8)
 
+    def test_its_layouts_name_files_as_what_the_scenario_extends_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/sub")
+            shutil.copy(Configs.CONFIG, folder + "/sub/config.json")
+            other = json.loads(pathlib.Path(Configs.CONFIG).read_text())
+            pathlib.Path(folder, "config.json").write_text(json.dumps({**other, "num_hidden_layers": 2}))
+            pathlib.Path(folder, "sub/base.yaml").write_text("model: {hf: config.json}\n")
+            path = pathlib.Path(folder, "my.yaml")
+            path.write_text("extends: sub/base.yaml\ncluster: dgx-h100\nbatch: {global: 16, seq: 512}\n")
+            best = sc.search(path, where="tp * pp == 8", top=1).best
+            self.assertEqual(sc.run(best.scenario()).step_time_ps, best.step_time_ps)
+
     def test_its_first_layout_runs_in_the_time_it_says(self):
         q = sc.search(case.MINIMAL, self.SETS, top=3)
         self.assertEqual(len(q.top(2)), 2)
