@@ -557,8 +557,12 @@ std::string name_of_page(std::string_view text) {
 }
 
 bool is_json_answer(const Value& mapping) {
-  return mapping.find("schema_version") != nullptr ||
-         (mapping.find("error") != nullptr && mapping.find("errors") != nullptr);
+  const auto has = [&](std::string_view key) { return mapping.find(key) != nullptr; };
+  if (has("error") && has("errors")) return true;
+  // Other tools have versions of their files, too.
+  if (!has("schema_version")) return false;
+  return (has("version") && (has("scenario") || has("rows") || has("cases"))) ||
+         (has("gpu") && (has("gpus") || has("parameters")));
 }
 
 ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)

@@ -27,30 +27,40 @@ bool is_named(std::string_view name, std::string_view pattern) {
   return lower_case(name).starts_with(std::string_view(low).substr(0, low.size() - 1));
 }
 
+// The parts of a path that name the tokenizer: the last one, and its folder where that is a file of
+// a tokenizer.  Folders further up are named after anything.
+std::vector<std::string_view> naming_parts(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const std::vector<std::string_view> all = split(path, '/');
+  const bool file = all.back().ends_with(".model") || all.back().ends_with(".json");
+  const size_t named = std::min(all.size(), size_t{file ? 2U : 1U});
+  return {all.end() - static_cast<std::ptrdiff_t>(named), all.end()};
+}
+
 }  // namespace
+
+std::optional<TokenizerSize> size_of_tokenizer(std::string_view name) {
+  const Value file = embedded_list("tokenizers.yaml");
+  const std::vector<std::string_view> naming = naming_parts(name);
+  const bool two_names = std::ranges::count(name, '/') == 1 && name.find_first_of(".~$") != 0;
+  for (const Member& list : file.members)
+    for (const Member& m : list.value.members) {
+      const std::string_view pattern = m.key;
+      const std::string_view last = pattern.substr(pattern.rfind('/') + 1);
+      const bool part = std::any_of(naming.begin(), naming.end(),
+                                    [&](std::string_view p) { return is_named(p, last); });
+      // Two names with one '/' are of the Hub: those of another organization are other models.
+      const bool of_hub = two_names && pattern.find('/') != pattern.npos;
+      if (of_hub ? is_named(name, pattern) : part)
+        return TokenizerSize{python_whole(m.value.text).value_or(0), list.key == "tokens"};
+    }
+  return {};
+}
 
 std::string preset_of_hub_model(std::string_view name) {
   const Value models = embedded_list("hub_models.yaml");
   const Value* preset = models.find(name);
   return preset == nullptr ? "" : preset->text;
-}
-
-std::optional<TokenizerSize> size_of_tokenizer(std::string_view name) {
-  const Value file = embedded_list("tokenizers.yaml");
-  const std::vector<std::string_view> parts = split(name, '/');
-  for (const Member& list : file.members)
-    for (const Member& m : list.value.members) {
-      const std::string_view pattern = m.key;
-      const std::string_view last = pattern.substr(pattern.rfind('/') + 1);
-      const bool part = std::any_of(parts.begin(), parts.end(),
-                                    [&](std::string_view p) { return is_named(p, last); });
-      // Two names with one '/' are of the Hub: those of another organization are other models.
-      const bool of_hub =
-          parts.size() == 2 && name.find_first_of(".~$") != 0 && pattern.find('/') != pattern.npos;
-      if (of_hub ? is_named(name, pattern) : part)
-        return TokenizerSize{python_whole(m.value.text).value_or(0), list.key == "tokens"};
-    }
-  return {};
 }
 
 }  // namespace stepcast

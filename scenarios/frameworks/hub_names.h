@@ -18,8 +18,9 @@ struct TokenizerSize {
   int64_t count = 0;
   bool of_tokens = false;  // what it has; else the rows of its model's embedding, which are more
 };
-// By the name on the Hub, or by a path of which one part is the name of a model or a known file:
-// "/models/Llama-2-7b-hf/tokenizer.model".  Nothing for names that are not known.
+// By the name on the Hub, or by a path whose last part is the name of a model or a known file, or a
+// tokenizer's file in a folder of such a name: "/models/Llama-2-7b-hf/tokenizer.model".  Nothing
+// for names that are not known.
 std::optional<TokenizerSize> size_of_tokenizer(std::string_view name);
 
 }  // namespace stepcast

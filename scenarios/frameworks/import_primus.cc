@@ -15,7 +15,7 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <tuple>
+#include <set>
 #include <utility>
 
 #include "scenarios/document/files.h"
@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kMostLevelsOfPrimus = 8;  // of files that extend files, and of folders above
 constexpr int kMostFilesOfPrimus = 64;  // of one configuration
+constexpr int64_t kMostGpusOfPrimus = 100'000;
 constexpr size_t kMostTextOfPrimus = size_t{4} << 20;
 
 // The file's variables "${NAME:default}", which the environment sets.
@@ -36,19 +37,33 @@ class PrimusVariables {
   explicit PrimusVariables(std::span<const std::string> given) : given_(given) {}
 
   std::optional<std::string> given(std::string_view name) const {
+    asked_.emplace(name);
     for (const std::string& g : given_)
       if (g.size() > name.size() && g.starts_with(name) && g[name.size()] == '=')
         return g.substr(name.size() + 1);
     return {};
   }
 
-  // What is not known stays as it is written.
+  // What is not known stays as it is written.  Truths are read in letters of any case, as by
+  // Primus.
   void resolve(Value& value) const {
     for (Value& item : value.items) resolve(item);
     for (Member& m : value.members) resolve(m.value);
-    if (!value.is_scalar() || value.text.find("${") == std::string::npos) return;
-    value.text = expand(value.text);
-    if (value.text == "null") value.kind = Value::Kind::null;
+    if (!value.is_scalar()) return;
+    const bool is_open = value.text.find("${") != std::string::npos;
+    if (is_open) value.text = expand(value.text);
+    if (is_open && value.text == "null") value.kind = Value::Kind::null;
+    if (value.quoted && !is_open) return;
+    const std::string low = lower_case(value.text);
+    if (low == "true" || low == "false") value.text = low;
+  }
+
+  // The words that were given and that nothing has asked for.
+  std::vector<std::string> unread() const {
+    std::vector<std::string> words;
+    for (const std::string& g : given_)
+      if (g.find('=') == g.npos || !asked_.contains(g.substr(0, g.find('=')))) words.push_back(g);
+    return words;
   }
 
  private:
@@ -71,6 +86,19 @@ class PrimusVariables {
   }
 
   std::span<const std::string> given_;
+  mutable std::set<std::string, std::less<>> asked_;
+};
+
+// The variables by which Primus's launcher is told how many GPUs there are.
+struct GivenNodes {
+  explicit GivenNodes(const PrimusVariables& variables) {
+    const auto n = variables.given("NNODES"), gpus = variables.given("GPUS_PER_NODE");
+    said = n || gpus;
+    nodes = n.value_or("1");
+    gpus_per_node = gpus.value_or("8");
+  }
+  std::string nodes, gpus_per_node;
+  bool said = false;
 };
 
 // Files below primus/configs.
@@ -99,10 +127,13 @@ class PrimusTree {
     if (bytes_ > kMostTextOfPrimus)
       return fail("E106", "the files that this one names have more than 4 MiB together", mark, {});
     std::vector<Member> repeated;
-    Value own = parse_foreign_yaml(
-        in_.problems, in_.problems.add_source({"primus/configs/" + *name, *text}), repeated);
+    const SourceRef source = in_.problems.add_source({"primus/configs/" + *name, *text});
+    Value own = parse_foreign_yaml(in_.problems, source, repeated);
     if (in_.problems.any()) return {};
-    if (!own.is_mapping()) return mapping();
+    if (own.kind == Value::Kind::null) return mapping();
+    if (!own.is_mapping())
+      return fail("E331", "this file must be a mapping of names to values", {source, 1, 1}, {});
+    read_old_numbers(own);
     variables_.resolve(own);
     Value all = mapping();
     const std::string folder = name->substr(0, name->rfind('/') + 1);
@@ -278,10 +309,17 @@ bool of_zero_bubble(std::string_view name) {
 void import_primus_megatron(const Value& values, const PrimusVariables& variables,
                             const ImportSources& in, const ImportCluster& cluster,
                             ScenarioDraft& draft, ImportCounts& counts) {
-  const Value* patched = values.find("patch_zero_bubble");
-  const bool zero_bubble = patched != nullptr && is_on(*patched);
+  const auto on = [&](std::string_view key) {
+    const Value* v = values.find(key);
+    return v != nullptr && is_on(*v);
+  };
+  const bool zero_bubble = on("patch_zero_bubble");
+  // Before it trains, Megatron-LM switches this on for bf16 where nothing says that gradients are
+  // bf16 (validate_args in megatron/training/arguments.py).
+  const Value* of_gradients = values.find("main_grads_dtype");
+  const bool fp32_gradients =
+      of_gradients == nullptr || !is_on(*of_gradients) || of_gradients->text.ends_with("32");
   std::vector<Argument> all;
-  bool turbo_experts = false;
   for (const Member& m : values.members) {
     const std::string name = argument_name(m.key);
     if (const auto* const part = std::ranges::find(kPrimusParts, name, &PrimusPart::key);
@@ -298,42 +336,56 @@ void import_primus_megatron(const Value& values, const PrimusVariables& variable
     const bool left_out = std::ranges::find(kLeftOutOfPrimus, name) != std::end(kLeftOutOfPrimus);
     if (left_out && is_on(m.value))
       draft.left_out(m.value.is_mapping() ? m.key : fmt::format("{} {}", m.key, m.value.text));
-    if (name == "use_turbo_deepep") turbo_experts = is_on(m.value);
+    const bool switched_on =
+        name == "accumulate_allreduce_grads_in_fp32" && !is_on(m.value) && fp32_gradients;
     // Off, they are Megatron's of years ago.
     const bool of_old = name == "checkpoint_activations" && !is_on(m.value);
-    if (m.value.is_mapping() || of_old || left_out || (of_zero_bubble(name) && !zero_bubble) ||
-        without_effect("primus", name))
+    if (m.value.is_mapping() || of_old || switched_on || left_out ||
+        (of_zero_bubble(name) && !zero_bubble) || without_effect("primus", name))
       all.push_back({"hf_model_id", m.key, m.value, true});  // without effect to Megatron
     else
       all.push_back({name, m.key, m.value, true});
   }
   if (in.problems.any()) return;
   const Mark top{in.file, 1, 1};
-  if (turbo_experts)
+  // Both are for Primus-Turbo alone; experts without synchronization switch on what they need
+  // (rocm_arg_validation.py).
+  const Value* stage_of = values.find("turbo_sync_free_moe_stage");
+  const int64_t stage = stage_of == nullptr ? 0 : python_whole(stage_of->text).value_or(0);
+  if (on("enable_primus_turbo") && (on("use_turbo_deepep") || stage >= 2))
     all.push_back({"moe_token_dispatcher_type", "use_turbo_deepep", word_value("flex", top), true});
-  bool said = false;
-  for (const auto& [variable, name, fallback] :
-       {std::tuple{"NNODES", "nnodes", "1"}, std::tuple{"GPUS_PER_NODE", "nproc_per_node", "8"}}) {
-    const std::optional<std::string> given = variables.given(variable);
-    said = said || given;
-    all.push_back({name, variable, word_value(given.value_or(fallback), top), true});
-  }
-  if (!said)
+  if (on("enable_primus_turbo") && stage >= 1)
+    all.push_back(
+        {"moe_permute_fusion", "turbo_sync_free_moe_stage", word_value("true", top), true});
+  const GivenNodes nodes(variables);
+  all.push_back({"nnodes", "NNODES", word_value(nodes.nodes, top), true});
+  all.push_back({"nproc_per_node", "GPUS_PER_NODE", word_value(nodes.gpus_per_node, top), true});
+  if (!nodes.said)
     draft.note(
         "cluster.nodes: a node of 8 GPUs is assumed where the layout does not need more; "
         "NNODES=N after the file says how many there are");
   draft_megatron_file(std::move(all), in, cluster, draft, counts);
 }
 
-void import_primus_torchtitan(Value values, const ImportSources& in, const ImportCluster& cluster,
+void import_primus_torchtitan(Value values, const PrimusVariables& variables,
+                              const ImportSources& in, const ImportCluster& cluster,
                               ScenarioDraft& draft, ImportCounts& counts) {
+  const GivenNodes nodes(variables);
+  const int64_t count = python_whole(nodes.nodes).value_or(0);
+  const int64_t gpus_of_each = python_whole(nodes.gpus_per_node).value_or(0);
+  if (count < 1 || gpus_of_each < 1 || gpus_of_each > kMostGpusOfPrimus / count)
+    return in.problems.add("E331",
+                           fmt::format("NNODES {} and GPUS_PER_NODE {} must be numbers of at most "
+                                       "{} GPUs together",
+                                       nodes.nodes, nodes.gpus_per_node, kMostGpusOfPrimus),
+                           {in.file, 1, 1});
   if (const Value* turbo = values.find("primus_turbo"); turbo != nullptr && turbo->is_mapping())
     if (const Value* on = turbo->find("enable_primus_turbo"); on != nullptr && is_on(*on))
       draft.left_out("enable_primus_turbo true");
   std::erase_if(values.members, [](const Member& m) {
     return m.key == "primus_turbo" || without_effect("primus", argument_name(m.key));
   });
-  draft_torchtitan(values, in, cluster, draft, counts);
+  draft_torchtitan(values, nodes.said ? count * gpus_of_each : 0, in, cluster, draft, counts);
 }
 
 }  // namespace
@@ -357,8 +409,11 @@ void import_primus(const ImportSources& in, const ImportCluster& cluster, Scenar
   const std::optional<Value> values = primus_values(*trainer, in, variables);
   if (!values) return;
   if (framework.text == "torchtitan")
-    return import_primus_torchtitan(*values, in, cluster, draft, counts);
-  import_primus_megatron(*values, variables, in, cluster, draft, counts);
+    import_primus_torchtitan(*values, variables, in, cluster, draft, counts);
+  else
+    import_primus_megatron(*values, variables, in, cluster, draft, counts);
+  for (const std::string& word : variables.unread())
+    draft.note(fmt::format("{}: nothing in these files reads it", word));
 }
 
 }  // namespace stepcast

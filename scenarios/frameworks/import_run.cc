@@ -195,7 +195,8 @@ std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
                    request.file, help);
 }
 
-// Numbers as YAML 1.1 has them, which PyYAML reads: 020 and 0x10 are 16.
+}  // namespace
+
 void read_old_numbers(Value& value) {
   for (Value& item : value.items) read_old_numbers(item);
   for (Member& m : value.members) read_old_numbers(m.value);
@@ -209,8 +210,6 @@ void read_old_numbers(Value& value) {
   const auto [at, error] = std::from_chars(digits.data(), end, n, hexadecimal ? 16 : 8);
   if (error == std::errc() && at == end && n >= 0) value.text = fmt::format("{}", n);
 }
-
-}  // namespace
 
 std::span<const std::string_view> import_kinds() {
   return kKinds;

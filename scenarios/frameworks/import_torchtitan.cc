@@ -63,8 +63,12 @@ TitanSizes titan_sizes(const Importing& i) {
   // -1 takes all remaining GPUs, and the file does not say how many there are.
   s.takes_the_rest = !i.a.given(name) || i.a.word(name) == "-1";
   if (!s.takes_the_rest) s.shard = size(name);
-  if (s.takes_the_rest)
-    while (s.shard * s.tp * s.cp * s.pp * s.replicate < 8) s.shard *= 2;
+  if (s.takes_the_rest && i.gpus > 0)
+    s.shard = std::max<int64_t>(1, i.gpus / s.tp / s.cp / s.pp / s.replicate);
+  else if (s.takes_the_rest)
+    while (s.shard < 8 && s.shard * s.tp < 8 && s.shard * s.tp * s.cp < 8 &&
+           s.shard * s.tp * s.cp * s.pp * s.replicate < 8)
+      s.shard *= 2;
   return s;
 }
 
@@ -81,7 +85,11 @@ void titan_cluster(Importing& i) {
                              i.a.mark("parallelism.tensor_parallel_degree"), 1, {},
                              "each is at least 1, their product at most 100,000 GPUs");
   const int64_t gpus = s.tp * s.cp * s.pp * s.dp();
-  if (s.takes_the_rest)
+  if (i.gpus > 0 && gpus != i.gpus)
+    return i.in.problems.add(
+        "E332", fmt::format("the degrees do not make {} GPUs, but {}", i.gpus, gpus),
+        i.a.mark(name), 1, {}, "those of `parallelism` multiply to the number of GPUs");
+  if (s.takes_the_rest && i.gpus == 0)
     i.draft.note(
         fmt::format("cluster.nodes: {} GPUs are assumed: data_parallel_shard_degree -1 "
                     "takes all there are; -s cluster.nodes=N",
@@ -390,8 +398,8 @@ std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
 
 }  // namespace
 
-void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCluster& cluster,
-                      ScenarioDraft& draft, ImportCounts& counts) {
+void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
+                      const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts) {
   const ArgumentReader reader(kTorchtitan, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1},
@@ -432,6 +440,7 @@ void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCl
   if (!layers) return;
   Importing importing{reader, in, cluster, draft};
   importing.layers = *layers;
+  importing.gpus = gpus;
   draft_rows(importing);
 }
 
@@ -441,7 +450,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   if (written == nullptr) return;
   const Value file = read_titan_file(in, written);
   if (in.problems.any()) return;
-  draft_torchtitan(file, in, cluster, draft, counts);
+  draft_torchtitan(file, 0, in, cluster, draft, counts);
   if (written != in.file && !in.problems.any()) draft_measured(in, draft, counts);
 }
 

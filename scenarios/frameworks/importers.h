@@ -71,10 +71,11 @@ void import_neox(const ImportSources& in, const ImportCluster& cluster, Scenario
 void import_primus(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts);
 
-// The scenario of torchtitan's values, whatever file they are in.  Adds E330 where there are none,
-// E332 for models that are not known.
-void draft_torchtitan(const Value& file, const ImportSources& in, const ImportCluster& cluster,
-                      ScenarioDraft& draft, ImportCounts& counts);
+// The scenario of torchtitan's values, whatever file they are in, on so many GPUs; 0: the values
+// say how many.  Adds E330 where there are none, E332 for models that are not known and for degrees
+// that do not make so many GPUs.
+void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
+                      const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts);
 
 // Rows of what DeepSpeed shards and moves to the host, which files of its users have too.
 std::span<const CostArgument> deepspeed_sharding();
@@ -86,11 +87,14 @@ struct Importing {
   const ImportCluster& cluster;
   ScenarioDraft& draft;
   int64_t layers = 0, max_positions = 0;  // of the model, where the importer needs them; 0: unknown
+  int64_t gpus = 0;                       // of the job, if it is said beside the file; 0: it is not
 };
 // Writes the rows of the table of `i.a` in their order, then notes what is not modelled.  Adds E331
 // and E332.
 void draft_rows(Importing& i);
 
+// Numbers as YAML 1.1 has them, which PyYAML reads, become decimal: 020 and 0x10 are 16.
+void read_old_numbers(Value& value);
 // The file as a mapping.  Adds a problem and returns an empty mapping if it is none.
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what);
 // A scalar.

@@ -117,9 +117,11 @@ std::string_view kind_of_mapping(const Value& v) {
     return "torchtitan";
   if (model != nullptr && model->is_mapping())
     if (const std::string_view kind = kind_of_sections(v, *model); !kind.empty()) return kind;
-  if (has_key(v, {"model_type", "architectures", "text_config", "llm_config"}) ||
-      (has_key(v, {"hidden_size", "n_embd", "d_model"}) &&
-       has_key(v, {"num_hidden_layers", "n_layer", "num_attention_heads"})))
+  // Beside a trainer they name a model for a program.
+  if (!is_mapping_at(v, "trainer") &&
+      (has_key(v, {"model_type", "architectures", "text_config", "llm_config"}) ||
+       (has_key(v, {"hidden_size", "n_embd", "d_model"}) &&
+        has_key(v, {"num_hidden_layers", "n_layer", "num_attention_heads"}))))
     return "hf";
   return has_arguments(v) ? "megatron-args" : "";
 }
@@ -153,10 +155,11 @@ Value mapping_of(const std::string& text) {
   return parse_foreign_yaml(problems, source, repeated);
 }
 
-}  // namespace
+bool is_marked(const std::string& text) {
+  return text.starts_with("\xEF\xBB\xBF");  // byte order mark
+}
 
-std::string_view kind_of_file(const std::string& text) {
-  if (text.starts_with("\xEF\xBB\xBF")) return kind_of_file(text.substr(3));  // byte order mark
+std::string_view kind_of_unmarked(const std::string& text) {
   if (!name_of_page(text).empty()) return {};
   const bool called = text.starts_with("#!");
   const Value v = called ? Value{} : mapping_of(text);
@@ -186,9 +189,8 @@ std::string_view kind_of_file(const std::string& text) {
   return mentions(text, "\"model_type\"") || mentions(text, "\"hidden_size\"") ? "hf" : "";
 }
 
-std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_view asked,
-                                          const std::string& file) {
-  if (text.starts_with("\xEF\xBB\xBF")) return mistaken_file(text.substr(3), asked, file);
+std::optional<MistakenFile> mistaken_unmarked(const std::string& text, std::string_view asked,
+                                              const std::string& file) {
   const std::string name = escape_text(file);
   const std::string answer = "name a file of the tool, not what Stepcast said of it";
   if (const std::string page = name_of_page(text); !page.empty()) return MistakenFile{page, answer};
@@ -198,9 +200,24 @@ std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_v
   if (is_json_answer(v)) return MistakenFile{"an answer of Stepcast (--json)", answer};
   if (is_scenario(v))
     return MistakenFile{"a scenario of Stepcast", "it needs no import: stepcast run " + name};
-  if (asked != "hf" && kind_of_file(text) == "hf")
+  // Lists of Megatron's arguments have sizes of the same names.
+  const bool of_megatron = has_arguments(v) && !has_key(v, {"model_type", "architectures"});
+  if (asked != "hf" && !of_megatron && kind_of_unmarked(text) == "hf")
     return MistakenFile{"a config.json", "stepcast import hf " + name};
   return {};
+}
+
+}  // namespace
+
+// One mark alone: another one is text.
+std::string_view kind_of_file(const std::string& text) {
+  return is_marked(text) ? kind_of_unmarked(text.substr(3)) : kind_of_unmarked(text);
+}
+
+std::optional<MistakenFile> mistaken_file(const std::string& text, std::string_view asked,
+                                          const std::string& file) {
+  return is_marked(text) ? mistaken_unmarked(text.substr(3), asked, file)
+                         : mistaken_unmarked(text, asked, file);
 }
 
 bool reads_words(std::string_view script) {

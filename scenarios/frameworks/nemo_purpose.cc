@@ -41,8 +41,17 @@ std::optional<NemoPurpose> other_purpose_of_nemo(const Value& file) {
   const bool runs = section(file, "trainer") != nullptr;
   if (runs && section(file, "inference") != nullptr && !optimizes)
     return NemoPurpose{"it generates text", "inference", false};
-  if (!runs && model != nullptr && section(file, "run") != nullptr && !optimizes)
-    return NemoPurpose{"it converts, exports or evaluates a model", "run", false};
+  constexpr std::string_view kConverts = "it converts, exports or evaluates a model";
+  const Value* run = section(file, "run");
+  if (!runs && model != nullptr && run != nullptr && !optimizes)
+    return NemoPurpose{kConverts, "run", false};
+  // Those of other tools' checkpoints have all that a training of the model has.
+  if (run != nullptr)
+    for (const std::string_view key : {"huggingface_ckpt_path", "nemo_file_name"})
+      if (run->find(key) != nullptr) return NemoPurpose{kConverts, key, false};
+  if (runs && model == nullptr && file.find("tensor_model_parallel_size") != nullptr)
+    for (const std::string_view key : {"checkpoint_dir", "hparams_file"})
+      if (file.find(key) != nullptr) return NemoPurpose{kConverts, key, false};
   if (!runs || model == nullptr) return {};
   for (const NemoPurpose& p : kOfModels)
     if (model->find(p.key) != nullptr) return p;

@@ -79,9 +79,11 @@ TEST_F(ScenarioFilesTest, AnAnswerIsNoScenario) {
   write("page.html", "<html>a: b</html>\n");
   EXPECT_THAT(fail("page.html").lines,
               ElementsAre("E107 1:1 this is a page (HTML), not a scenario"));
-  write("train.json", "{\"schema_version\": 1, \"name\": \"a\", \"gpus\": 8}\n");
+  write("train.json", "{\"schema_version\": 1, \"name\": \"a\", \"gpu\": \"b\", \"gpus\": 8}\n");
   EXPECT_THAT(fail("train.json").lines,
               ElementsAre("E107 1:1 this is an answer of Stepcast (--json), not a scenario"));
+  write("other.yaml", "schema_version: 2\nversion: 3\nname: a\ngpus: 8\n");
+  EXPECT_THAT(fail("other.yaml").lines, Not(Contains(HasSubstr("answer"))));
   write("refused.json", "{\"error\": {\"code\": \"E101\"}, \"errors\": []}\n");
   EXPECT_EQ(fail("refused.json").codes, "E107");
 }

@@ -261,6 +261,7 @@ constexpr CostArgument kMegatron[] = {
     {"fp8", "precision.preset", As::input(), "fp8_format"},
     {"fp8_recipe", "precision.preset"},
     {"fp4", "precision.preset", As::input(), "fp4_format"},
+    {"fp4_recipe", "precision.preset"},
     {"fp8_param_gather", "precision.fp8_params", As::input(), "fp8_param"},
     {"first_last_layers_bf16", "precision.first_last_bf16"},
     {"accumulate_allreduce_grads_in_fp32", "precision.grads", As::input(), "grad_reduce_in_fp32"},

@@ -351,6 +351,10 @@ class ModelDraft {
     }
     const bool known = vocab >= 1 && vocab <= kMostSize;
     if (!known) vocab = kUsualVocabulary;
+    const bool of_hub = a_.word("tokenizer_type").find('/') != std::string::npos;
+    if (!known && !a_.given("vocab_size") && (of_hub || a_.given("tokenizer_model")))
+      assumed = fmt::format("{}: how large its vocabulary is, is not known",
+                            a_.why(of_hub ? "tokenizer_type" : "tokenizer_model"));
     if (!known && assumed.empty()) assumed = "the file does not say how large the vocabulary is";
     const int64_t unit = known ? a_.whole("make_vocab_size_divisible_by", 128) : 128;
     if (unit >= 1 && unit != 128 && unit < kMostSize / sizes_.tp) {
@@ -385,12 +389,14 @@ class ModelDraft {
   std::vector<int64_t> pattern(const char* name, bool last_differs) {
     const std::string text = a_.word(name);
     std::vector<int64_t> all;
-    if (const auto n = python_whole(text); n && *n >= 1) {
+    const bool is_list = a_.value(name)->kind == Value::Kind::sequence;
+    // The word of a list is its first.
+    if (const auto n = is_list ? std::nullopt : python_whole(text); n && *n >= 1) {
       for (int64_t i = 0; i < layers_; ++i)
         all.push_back(last_differs ? ((i + 1) % *n != 0 ? 1 : 0) : (i % *n == 0 ? 1 : 0));
       return all;
     }
-    if (a_.value(name)->kind == Value::Kind::sequence)
+    if (is_list)
       for (const std::string& w : a_.words(name)) all.push_back(python_whole(w).value_or(-1));
     else if (const auto list = python_list(text))
       all = *list;

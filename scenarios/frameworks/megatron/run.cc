@@ -61,6 +61,9 @@ class RunDraft {
     if (a_.given("fp4")) {
       preset = "nvfp4";
       why = a_.origin("fp4");
+      if (const std::string recipe = a_.word("fp4_recipe", "nvfp4"); recipe != "nvfp4")
+        draft_.note(fmt::format("{}: its blocks of scales are not modelled, nvfp4's are taken",
+                                a_.why("fp4_recipe")));
     } else if (a_.given("fp8")) {
       const std::string recipe = a_.word("fp8_recipe", "delayed");
       preset = std::string(fp8_preset(recipe));

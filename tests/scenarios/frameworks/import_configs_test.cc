@@ -571,12 +571,19 @@ TEST(ImportNemo, WhatTrainsNoLanguageModelIsRefusedByName) {
         Case{trainer + "model: {perception: {}, optimizer: {lr: 1}}\n", "E130", "speech"},
         Case{trainer + "model: {unet_config: {}, micro_batch_size: 1}\n", "E130", "pictures"},
         Case{trainer + "inference: {greedy: false}\ngpt_model_file: x\n", "E336", "generates"},
-        Case{"run: {name: convert}\nmodel: {tensor_model_parallel_size: 2}\n", "E336",
-             "converts"}}) {
+        Case{"run: {name: convert}\nmodel: {tensor_model_parallel_size: 2}\n", "E336", "converts"},
+        Case{nemo("  optim: {name: adam}\n") + "run: {huggingface_ckpt_path: x}\n", "E336",
+             "huggingface_ckpt_path"},
+        Case{nemo("  optim: {name: adam}\n") + "run: {nemo_file_name: x.nemo}\n", "E336",
+             "nemo_file_name"},
+        Case{trainer + "model_type: gpt\ntensor_model_parallel_size: 1\ncheckpoint_dir: null\n",
+             "E336", "checkpoint_dir"}}) {
     EXPECT_EQ(kind_of_file(text), "nemo") << text;
     EXPECT_EQ(import_failure("auto", text).codes, code) << text;
     EXPECT_THAT(import_failure("auto", text).lines, ElementsAre(HasSubstr(what))) << text;
+    EXPECT_EQ(import_failure("nemo", text).codes, code) << text;
   }
+  EXPECT_EQ(kind_of_file(trainer + "model_type: t5\n"), "");
   // A training may generate text on the way.
   EXPECT_GT(
       imported("auto", nemo("  optim: {name: adam}\n") + "inference: {greedy: true}\n").parameters,

@@ -374,6 +374,9 @@ TEST(ImportMegatron, NumberFormatsOfBlackwellAssumeIt) {
   };
   EXPECT_EQ(assumed("--fp8-format e4m3 --fp8-recipe mxfp8"), "dgx-b200");
   EXPECT_EQ(assumed("--fp4-format e2m1"), "dgx-b200");
+  EXPECT_THAT(notes(with("--fp4-format e2m1 --fp4-recipe mxfp4")),
+              HasSubstr("--fp4-recipe mxfp4: its blocks of scales are not modelled"));
+  EXPECT_THAT(notes(with("--fp4-format e2m1 --fp4-recipe nvfp4")), Not(HasSubstr("blocks of")));
   EXPECT_EQ(assumed("--fp8-format hybrid"), "dgx-h100");
 }
 
@@ -596,6 +599,7 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
        {std::pair{"meta-llama/Llama-2-70b-hf", "32000"},
         std::pair{"/models/llama-2-7b-hf/tokenizer.model", "32000"},
         std::pair{"${MODELS}/Meta-Llama-3.1-8B", "128256"}, std::pair{"Qwen/Qwen2.5-72B", "151665"},
+        std::pair{"Qwen/Qwen2-7B-Instruct", "151646"}, std::pair{"/models/Qwen2-72B/", "151646"},
         std::pair{"/data/nemotron_2_256k.model", "256000"}}) {
     EXPECT_EQ(value_of(run(tokenizer), "model.vocab_size"), words) << tokenizer;
     EXPECT_THAT(notes(run(tokenizer)), Not(HasSubstr("model.vocab_size"))) << tokenizer;
@@ -603,8 +607,12 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
   // More rows than tokens are said to be assumed, as is what is not known.
   EXPECT_EQ(value_of(run("deepseek-ai/DeepSeek-V3"), "model.vocab_size"), "129280");
   EXPECT_THAT(notes(run("deepseek-ai/DeepSeek-V3")), HasSubstr("129280 is assumed"));
-  for (const char* other : {"someone/Llama-2-7b-hf", "/data/tokenizer.model", "$TOKENIZER"})
+  for (const char* other :
+       {"someone/Llama-2-7b-hf", "/data/tokenizer.model", "$TOKENIZER", "Qwen/Qwen2-Audio-7B",
+        "/models/llama-2-ko-7b", "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json"})
     EXPECT_THAT(notes(run(other)), HasSubstr("128256 is assumed")) << other;
+  EXPECT_THAT(notes(run("THUDM/glm-4-9b")),
+              HasSubstr("THUDM/glm-4-9b: how large its vocabulary is, is not known"));
   EXPECT_EQ(value_of(all("--tokenizer-type Llama2Tokenizer --tokenizer-model /x/tokenizer.model"),
                      "model.vocab_size"),
             "32000");

@@ -142,6 +142,83 @@ TEST(ImportPrimus, VariablesHaveTheirDefaultsOrWhatIsGiven) {
               AllOf(HasSubstr("E331"), HasSubstr("${TP}")));
 }
 
+// Before it trains, Megatron-LM accumulates in fp32 for bf16, whatever Primus's defaults say.
+TEST(ImportPrimus, GradientsAreFp32UnlessTheFileSaysBf16) {
+  const Files files = tree("accumulate_allreduce_grads_in_fp32: false\n");
+  const auto grads = [&](const std::string& overrides) {
+    return value_of(run_of(overrides, files), "precision.grads");
+  };
+  EXPECT_EQ(grads(""), "");  // fp32, as the preset
+  EXPECT_EQ(value_of(run_of("", files), "precision.preset"), "bf16-mixed");
+  EXPECT_EQ(grads("      main_grads_dtype: fp32\n"), "");
+  EXPECT_EQ(grads("      main_grads_dtype: null\n"), "");
+  EXPECT_EQ(grads("      main_grads_dtype: bf16\n"), "bf16");
+  EXPECT_EQ(grads("      grad_reduce_in_bf16: true\n"), "bf16");
+}
+
+TEST(ImportPrimus, TorchtitanTakesTheNodesThatAreGiven) {
+  const std::string file = "examples/torchtitan/configs/MI300X/llama3.1_8B-BF16-pretrain.yaml";
+  const auto run = [&](const std::string& words) { return import_run(sample(file, words)); };
+  EXPECT_THAT(notes(run("")), HasSubstr("8 GPUs are assumed"));
+  EXPECT_THAT(notes(run("NNODES=4")), ::testing::Not(HasSubstr("are assumed: data_parallel")));
+  EXPECT_EQ(run("NNODES=2 GPUS_PER_NODE=4").gpus, 8);
+  EXPECT_EQ(run("GPUS_PER_NODE=4").gpus, 4);
+  for (const char* words :
+       {"NNODES=0", "NNODES=x", "NNODES=100000", "NNODES=-1", "NNODES=99999999999999999999"})
+    EXPECT_THAT(refusal(sample(file, words)), HasSubstr("E331")) << words;
+  // Its degrees make 8.
+  EXPECT_THAT(refusal(sample("examples/torchtitan/configs/MI300X/"
+                             "llama3.1_405B-20layers-pretrain.yaml",
+                             "NNODES=1 GPUS_PER_NODE=12")),
+              AllOf(HasSubstr("E332"), HasSubstr("12 GPUs")));
+}
+
+TEST(ImportPrimus, WordsThatNothingReadsAreNamed) {
+  ImportRequest r =
+      trainer(kTrainer + "      tensor_model_parallel_size: ${PRIMUS_TP:2}\n", tree());
+  r.given = {"PRIMUS_TPP=4", "NNODES=1", "PRIMUS_TP=1", "word"};
+  EXPECT_THAT(
+      notes(import_run(r)),
+      AllOf(HasSubstr("PRIMUS_TPP=4: nothing"), HasSubstr("word: nothing"),
+            ::testing::Not(HasSubstr("PRIMUS_TP=1:")), ::testing::Not(HasSubstr("NNODES=1:"))));
+}
+
+TEST(ImportPrimus, TruthsAndNumbersAreReadAsPrimusDoes) {
+  for (const char* truth : {"TRUE", "True", "${G:TRUE}", "\"${G:True}\""})
+    EXPECT_EQ(value_of(run_of(std::string("      swiglu: ") + truth + "\n"), "model.gated_mlp"),
+              "true")
+        << truth;
+  EXPECT_EQ(value_of(run_of("", tree("", "ffn_hidden_size: 0x100\n")), "model.intermediate_size"),
+            "256");
+}
+
+TEST(ImportPrimus, WindowsMayBeAListThatBeginsWithOne) {
+  const std::string windows = "      window_size: [128, 0]\n      window_attn_skip_freq: ";
+  for (const char* list : {"[1, 0, 1, 0]", "\"[1, 0, 1, 0]\""})
+    EXPECT_EQ(value_of(run_of(windows + list + "\n"), "model.layer_types"),
+              "[sliding_attention, full_attention, sliding_attention, full_attention]")
+        << list;
+  const std::string experts =
+      "      num_experts: 8\n      moe_router_topk: 2\n      moe_layer_freq: [1, 0, 1, 0]\n";
+  EXPECT_EQ(value_of(run_of(experts), "model.mlp_only_layers"), "[1, 3]");
+}
+
+TEST(ImportPrimus, ItsDispatcherOfExpertsNeedsPrimusTurbo) {
+  const std::string experts = "      num_experts: 8\n      expert_model_parallel_size: 4\n";
+  const auto value = [&](const std::string& turbo, const char* path) {
+    return value_of(run_of(experts + turbo), path);
+  };
+  const std::string on = "      enable_primus_turbo: true\n";
+  const std::string deepep = "      use_turbo_deepep: true\n";
+  const std::string stage = "      turbo_sync_free_moe_stage: ";
+  EXPECT_EQ(value(on + deepep, "moe.dispatcher"), "deepep");
+  EXPECT_NE(value(deepep, "moe.dispatcher"), "deepep");
+  EXPECT_EQ(value(on + stage + "2\n", "moe.dispatcher"), "deepep");
+  EXPECT_NE(value(on + stage + "1\n", "moe.dispatcher"), "deepep");
+  EXPECT_EQ(value(on + stage + "1\n", "moe.permute_fusion"), "true");
+  EXPECT_EQ(value(on, "moe.permute_fusion"), "false");
+}
+
 TEST(ImportPrimus, FilesThatAreNotThereAreNamed) {
   EXPECT_THAT(refusal(trainer(kTrainer, {})),
               AllOf(HasSubstr("E332"), HasSubstr("primus/configs/models/megatron/m.yaml"),
@@ -216,6 +293,12 @@ TEST(ImportPrimus, KernelsOfItsOwnAreLeftOutAloud) {
 }
 
 TEST(ImportPrimus, FilesOfAnotherShapeAreRefused) {
+  EXPECT_THAT(refusal(trainer(kTrainer, {{"modules/megatron/c.yaml", kDefaults},
+                                         {"models/megatron/m.yaml", "- a\n"}})),
+              HasSubstr("E331 this file must be a mapping"));
+  Files with_empty = tree("", "extends: e.yaml\n");
+  with_empty["models/megatron/e.yaml"] = "# nothing\n";
+  EXPECT_NO_THROW(run_of("", with_empty));
   for (const char* extends : {"extends: {a: b}\n", "extends: [[base.yaml]]\n"})
     EXPECT_THAT(refusal(trainer(kTrainer, tree("", extends))), HasSubstr("E331")) << extends;
   EXPECT_NO_THROW(run_of("", tree("", "extends: null\n")));

@@ -58,8 +58,11 @@ TEST(ImportRun, AFileOfAnotherKindIsNamedForWhatItIs) {
   EXPECT_THAT(refusal("megatron-args", page), HasSubstr("E330 this is a report of Stepcast"));
   EXPECT_THAT(refusal("auto", page), HasSubstr("E330 this is a report of Stepcast"));
   EXPECT_THAT(refusal("hf", "<html></html>"), HasSubstr("E330 this is a page (HTML)"));
-  EXPECT_THAT(refusal("hf", R"({"schema_version": 2, "scenario": {"name": "a"}})"),
+  EXPECT_THAT(refusal("hf", R"({"schema_version": 2, "version": "1", "scenario": {"name": "a"}})"),
               HasSubstr("E330 this is an answer of Stepcast (--json)"));
+  // Other tools have versions of their files, too.
+  EXPECT_THAT(refusal("auto", "schema_version: 2\nversion: 1\nlauncher: slurm\n"),
+              HasSubstr("cannot be told from its content"));
   for (const char* kind : {"hf", "megatron-args", "auto"})
     EXPECT_EQ(refusal(kind, testing::kMinimal),
               "E330 this is a scenario of Stepcast | it needs no import: stepcast run file");
@@ -292,6 +295,14 @@ TEST(ImportRun, AByteOrderMarkSaysNothing) {
     with_mark.text = marked;
     EXPECT_EQ(import_run(with_mark).scenario, import_run(plain).scenario) << name;
   }
+}
+
+TEST(ImportRun, ManyByteOrderMarksAreATextOfNoKind) {
+  std::string marks;
+  for (int i = 0; i < 20'000; ++i) marks += "\xEF\xBB\xBF";
+  EXPECT_EQ(kind_of_file(marks + "a: 1\n"), "");
+  EXPECT_EQ(import_failure("auto", marks + "a: 1\n").codes, "E330");
+  EXPECT_FALSE(import_failure("hf", marks + "a: 1\n").codes.empty());
 }
 
 TEST(ImportRun, TomlIsToldWhateverFollowsItsSections) {
