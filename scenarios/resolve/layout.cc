@@ -367,7 +367,8 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const Key last = last_given(in, {"batch.global", "batch.micro"});
   const bool set = v.mark(last).source->kind == Source::Kind::set;
   // Orders in groups run whole groups of pp microbatches, whatever else they run.
-  const ScheduleFamily* family = find_schedule_family(v.text("schedule.kind"));
+  const ScheduleFamily* family =
+      v.has("schedule.kind") ? find_schedule_family(v.text("schedule.kind")) : nullptr;
   const bool in_groups = plan.vpp > 1 && (family == nullptr || family->takes_group);
   const int64_t groups = in_groups && unit <= kMostBatch ? unit * plan.pp : unit;
   v.refuse(

@@ -61,7 +61,8 @@ TEST(SearchText, SaysWhatIsAsGoodAndWhatIsLighter) {
   EXPECT_THAT(text, HasSubstr("2 layouts lie within 2 % of the first"));
   EXPECT_THAT(
       text,
-      HasSubstr("Lighter and simpler: #2, TP 4 DP 4 MBS 1, 30.0 GiB less and fewer features for"));
+      HasSubstr(
+          "Lighter and simpler: #2, TP 4 DP 4 MBS 1 ZeRO-1, 30.0 GiB less and fewer features for"));
 }
 
 TEST(SearchText, ShowsHowToRunTheFirst) {
@@ -75,7 +76,7 @@ TEST(SearchText, WithoutALayoutThatFitsSaysWhatIsNearest) {
   r.nearest = layout(8, 2, 0, 76);
   const std::string text = search_text(r);
   EXPECT_THAT(text, HasSubstr("no layout fits with 10 % of the memory left free"));
-  EXPECT_THAT(text, HasSubstr("Nearest is TP 8 PP 2 MBS 1: 76.0 GiB of 80.0 usable."));
+  EXPECT_THAT(text, HasSubstr("Nearest is TP 8 PP 2 MBS 1 ZeRO-1: 76.0 GiB of 80.0 usable."));
   EXPECT_THAT(text, HasSubstr("search.memory_margin: at most 5%"));
   r.nearest->reserved = Bytes{int64_t{100} << 30};
   EXPECT_THAT(search_text(r), HasSubstr("`stepcast size`"));
@@ -115,7 +116,7 @@ TEST(SearchText, WhatTheShellWouldTakeApartStandsInQuotes) {
 TEST(SearchText, WhatWasNotForecastWholeHasNoShares) {
   const std::string text = search_text(sample());
   EXPECT_THAT(text, Not(HasSubstr("bubble %")));
-  EXPECT_THAT(text, HasSubstr("#1 is TP 2 PP 4 DP 2 MBS 1."));
+  EXPECT_THAT(text, HasSubstr("#1 is TP 2 PP 4 DP 2 MBS 1 ZeRO-1."));
 }
 
 TEST(SearchText, StoppedEarlyItDoesNotSayThatNothingFits) {
