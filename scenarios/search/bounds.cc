@@ -120,25 +120,48 @@ bool is_uneven(const Scenario& s) {
   return has_pairs(s.schedule) || s.plan.zero == 2 || s.plan.offload.activation_layers > 0;
 }
 
+// Whether some backwards are whole and others I and W, as with zb-h1-quickstart.
+bool mixes_backwards(const Schedule& schedule) {
+  bool whole = false;
+  for (const std::vector<Action>& list : schedule.ranks)
+    for (const Action& a : list) whole = whole || a.kind == ActionKind::backward;
+  return whole && has_weight_gradients(schedule);
+}
+
 class Prober {
  public:
   Prober(const Scenario& scenario, BoundCaches& caches)
       : scenario_(scenario),
         caches_(caches),
         splits_(has_weight_gradients(scenario.schedule)),
+        mixes_(mixes_backwards(scenario.schedule)),
         compute_only_(is_uneven(scenario)) {}
 
   bool splits() const { return splits_; }
 
   // Nothing if an op takes longer than can be counted.
   std::optional<std::vector<Probe>> probe(std::vector<StageContent> contents) {
+    if (!mixes_) return probe(std::move(contents), splits_);
+    // A backward takes and draws no less than the cheaper form.
+    std::optional<std::vector<Probe>> out = probe(contents, true);
+    const std::optional<std::vector<Probe>> whole = probe(std::move(contents), false);
+    if (!out || !whole) return {};
+    for (size_t i = 0; i < out->size(); ++i) {
+      (*out)[i].backward = std::min((*out)[i].backward, (*whole)[i].backward);
+      (*out)[i].drawn = std::min((*out)[i].drawn, (*whole)[i].drawn);
+    }
+    return out;
+  }
+
+ private:
+  std::optional<std::vector<Probe>> probe(std::vector<StageContent> contents, bool splits) {
     Plan plan = scenario_.plan;
     const auto count = static_cast<int64_t>(contents.size());
     plan.stages = std::move(contents);
     std::vector<uint16_t> rank_of_stage(static_cast<size_t>(count));
     std::iota(rank_of_stage.begin(), rank_of_stage.end(), uint16_t{0});
     const Schedule schedule =
-        all_forwards_then_backwards(std::move(rank_of_stage), count, 2 * count, splits_);
+        all_forwards_then_backwards(std::move(rank_of_stage), count, 2 * count, splits);
     const StepParts parts = lower_parts(scenario_.model, plan, schedule, &caches_.passes);
     const std::optional<Prices> prices =
         prices_of_parts(parts.graph, scenario_, pricing_table(scenario_).table, caches_.prices);
@@ -161,9 +184,9 @@ class Prober {
         return time == std::numeric_limits<int64_t>::max() ? 0 : time;
       };
       p.forward = least({passes.forward});
-      p.backward = splits_ ? least({passes.input_gradient}) +
-                                 least({passes.weight_gradient, passes.last_weight_gradient})
-                           : least({passes.backward, passes.last_backward});
+      p.backward = splits ? least({passes.input_gradient}) +
+                                least({passes.weight_gradient, passes.last_weight_gradient})
+                          : least({passes.backward, passes.last_backward});
       const auto least_drawn = [&](std::initializer_list<PassId> versions) {
         int64_t drawn = std::numeric_limits<int64_t>::max();
         for (const PassId id : versions)
@@ -173,9 +196,9 @@ class Prober {
         return drawn == std::numeric_limits<int64_t>::max() ? 0 : drawn;
       };
       p.drawn = least_drawn({passes.forward}) +
-                (splits_ ? least_drawn({passes.input_gradient}) +
-                               least_drawn({passes.weight_gradient, passes.last_weight_gradient})
-                         : least_drawn({passes.backward, passes.last_backward}));
+                (splits ? least_drawn({passes.input_gradient}) +
+                              least_drawn({passes.weight_gradient, passes.last_weight_gradient})
+                        : least_drawn({passes.backward, passes.last_backward}));
       p.kept = bytes_of(parts.graph, pass(passes.forward)).left.value;
       int64_t dense = 0, experts = 0;
       const ParameterParts parameters = held.parts_of(r);
@@ -201,10 +224,9 @@ class Prober {
     return out;
   }
 
- private:
   const Scenario& scenario_;
   BoundCaches& caches_;
-  const bool splits_, compute_only_;
+  const bool splits_, mixes_, compute_only_;
 };
 
 // The layers of the model in order, as the plan's stages have them.
