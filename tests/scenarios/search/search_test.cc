@@ -821,6 +821,18 @@ TEST(Search, TheNearestIsNotTheOneThatIsLeastKnown) {
   EXPECT_LT(several.result.nearest->reserved, Bytes{int64_t{150} << 30});
 }
 
+// A backward in one piece takes less than its two halves; zb-h1-quickstart has both.
+TEST(Search, BoundsOfOrdersThatMixBackwardsAreNotAboveTheStep) {
+  const SearchAnswer answer = search_layouts(
+      document("model: {preset: llama3-8b, num_hidden_layers: 6}\ncluster: dgx-b200 x 3\n"
+               "batch: {global: 48, seq: 2048}\n"
+               "search: {schedules: [zb-h1-quickstart], space: {parallel.tp: 8, parallel.cp: 1, "
+               "parallel.pp: 3, batch.micro: [1, 8]}}\n"),
+      {}, quick(true));
+  EXPECT_GT(answer.result.simulated, 0);
+  EXPECT_EQ(answer.bounds_too_high, 0);
+}
+
 // 125 nodes give replicas of a multiple of 125 ranks, which no batch of 1,024 sequences has.
 TEST(Search, WithoutALegalLayoutTheNearestNumbersOfGpusThatHaveSomeAreNamed) {
   const std::string text =
