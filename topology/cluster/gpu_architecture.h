@@ -18,8 +18,8 @@ namespace stepcast {
 enum class GpuArch : uint8_t { volta, ampere, hopper, blackwell, other };
 
 // Speeds that NCCL tries for channels, and how many of them and of their blocks it makes of what it
-// finds (src/graph/search.cc): its cases for compute capabilities
-// below 9.0, below 10.0, and from there on.
+// finds (src/graph/search.cc): its cases for compute capabilities below 9.0, below 10.0, and from
+// there on.
 enum class NcclChannels : uint8_t { before_hopper, hopper, blackwell };
 
 // Of groups on one node, on two, on three or more.
