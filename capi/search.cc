@@ -15,6 +15,7 @@
 #include "scenarios/search/store_folder.h"
 #include "stepcast/build.h"
 #include "stepcast/page_facts.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast::capi {
 namespace {
@@ -23,7 +24,12 @@ namespace {
 void read_gpus(Request& request, SearchOptions& options) {
   options.fewest_gpus = request.count("fewest_gpus", 1);
   options.most_gpus = request.count("most_gpus", 1);
+  if (options.most_gpus && !options.fewest_gpus)
+    request_error("E003", "'most_gpus' of the request goes with 'fewest_gpus'");
   if (!options.most_gpus) options.most_gpus = options.fewest_gpus;
+  if (options.most_gpus && *options.most_gpus > kMostGpus)
+    request_error("E004", "'most_gpus' of the request is too large",
+                  "at most " + std::to_string(kMostGpus));
   if (options.most_gpus && *options.most_gpus < options.fewest_gpus.value_or(1))
     request_error("E004", "'most_gpus' of the request is less than 'fewest_gpus'");
 }

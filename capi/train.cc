@@ -21,6 +21,9 @@ stepcast_answer train(Request& request) {
   }
   TrainOptions options;
   options.replicas = request.count("replicas", 1).value_or(0);
+  if (options.replicas > kMostReplicas)
+    request_error("E004", "'replicas' of the request are too many",
+                  "at most " + std::to_string(kMostReplicas));
   options.seed = static_cast<uint64_t>(request.count("seed", 0).value_or(0));
   options.days = request.above_zero("days");
   options.gpus = request.counts("gpus", 1);

@@ -107,6 +107,9 @@ double erlang_loss(double load, int64_t servers) {
 }
 
 int64_t spares_for(double load, double share) {
+  // Of very many the loss is 1 - n / load, and nobody counts them one by one.
+  constexpr double kMany = 1e6, kMost = 1e18;
+  if (load > kMany) return static_cast<int64_t>(std::min(kMost, std::ceil(share * load)));
   double loss = 1;
   int64_t n = 0;
   while (loss > 1 - share) {

@@ -77,7 +77,7 @@ double small_losses(double rate, double restart, double interval, double block);
 // `load` = rate x repair nodes away on average.  It holds for repairs of any distribution.
 double erlang_loss(double load, int64_t servers);
 
-// The fewest spares with which `share` of interruptions find one.
+// The fewest spares with which `share` of interruptions find one; above a million to 0.1 %.
 int64_t spares_for(double load, double share);
 
 }  // namespace stepcast

@@ -19,8 +19,11 @@
 
 namespace stepcast {
 
+inline constexpr int64_t kMostReplicas = 10'000'000;  // some seconds
+
 struct TrainOptions {
-  int64_t replicas = 0;  // runs that are drawn; 0: only where there is no closed form
+  int64_t replicas = 0;  // runs that are drawn; 0: only where there is no closed form; at most
+                         // kMostReplicas
   uint64_t seed = 0;
   std::optional<double> days;  // the fewest GPUs for so many
   std::vector<int64_t> gpus;   // also on so many: their number in the layout's replicas

@@ -56,8 +56,8 @@ struct Measured {
   std::string variant;  // "" for the scenario itself
   std::optional<double> step_time_s;
   std::optional<double> tokens_per_gpu_s;
-  std::optional<Bytes> peak_memory;
-  double tolerance = 0.1;  // share
+  std::optional<Bytes> peak_memory, reserved_memory;  // allocated; held by PyTorch's allocator
+  double tolerance = 0.1;                             // share
   std::string source;
   std::vector<std::pair<std::string, std::string>> set;  // what the variant changes
 };

@@ -73,11 +73,13 @@ struct SearchResult {
   bool dense = true;                   // the model has no experts
   std::vector<SearchObjective> objectives;
   int64_t top = 10;
-  double memory_margin = 0;         // share of the usable memory
-  double points = 0;                // combinations of all axes
-  int64_t layouts = 0;              // legal ones that differ
-  std::vector<SearchRule> illegal;  // combinations that are no layouts, by rule
-  std::vector<SearchRule> decided;  // of the layouts, each by the rule that decided it
+  double memory_margin = 0;            // share of the usable memory
+  std::vector<std::string> schedules;  // orders of the pipeline that are tried, ...
+  bool schedules_stated = false;       // ... as the user lists them; else those of the software
+  double points = 0;                   // combinations of all axes
+  int64_t layouts = 0;                 // legal ones that differ
+  std::vector<SearchRule> illegal;     // combinations that are no layouts, by rule
+  std::vector<SearchRule> decided;     // of the layouts, each by the rule that decided it
   int64_t simulated = 0;
   int64_t part = 1, parts = 1;  // of the layouts: those of one of several processes
   std::vector<std::pair<std::string, std::string>>

@@ -144,6 +144,9 @@ std::string_view closest(std::string_view word, std::span<const std::string_view
   bool best_begins = false;  // one begins as the other
   for (const std::string_view candidate : candidates) {
     const std::string to = spelling_of(candidate);
+    // At least so many letters are missing: of thousands of names most are told apart by that.
+    const size_t gap = std::max(from.size(), to.size()) - std::min(from.size(), to.size());
+    if (gap > best_distance) continue;
     const size_t distance = edit_distance(from, to);
     const bool begins = to.starts_with(from) || from.starts_with(to);
     // Of a word of one or two letters nothing would be left to recognise.

@@ -24,15 +24,17 @@ std::string text_at(const Value& root, std::string_view path) {
   return v->text;
 }
 
-// The figures one chooses a preset by: each word is a path, "name=" in front of it says what it is.
+// The figures one chooses a preset by: each word is a path, "name=" in front of it says what it is;
+// one whose name begins with a blank goes on with what is before it.
 std::string summary_of(const Value& root, std::span<const std::string_view> parts) {
   std::string s;
   for (std::string_view part : parts) {
     const size_t equals = part.find('=');
     const std::string text = text_at(root, part.substr(equals + 1));
     if (text.empty()) continue;
-    if (!s.empty()) s += ", ";
-    if (equals > 0) s += std::string(part.substr(0, equals)) + ' ';
+    const bool goes_on = part.starts_with(' ');
+    if (!s.empty() && !goes_on) s += ", ";
+    if (equals > 0) s += std::string(part.substr(0, equals)) + (part[equals - 1] == ' ' ? "" : " ");
     s += text;
   }
   return s;
@@ -46,10 +48,12 @@ std::span<const std::string_view> figures_of(PresetKind kind, const Value& root)
       "vocabulary=vocab_size",     "experts=n_routed_experts"};
   static constexpr std::array<std::string_view, 3> kGpu{"memory=memory", "at=mem_bw",
                                                         "bf16=peak.bf16"};
-  static constexpr std::array<std::string_view, 4> kCluster{
-      "node of=node.gpus", "GPU=node.gpu", "NVLink=node.intra.bw", "NIC=node.nics.bw"};
-  static constexpr std::array<std::string_view, 4> kClusterOfPcie{
-      "node of=node.gpus", "GPU=node.gpu", "PCIe=node.intra.bw", "NIC=node.nics.bw"};
+  static constexpr std::array<std::string_view, 5> kCluster{
+      "node of=node.gpus", " =node.gpu", "NVLink=node.intra.bw", "NICs=node.nics.count",
+      " of=node.nics.bw"};
+  static constexpr std::array<std::string_view, 5> kClusterOfPcie{
+      "node of=node.gpus", " =node.gpu", "PCIe=node.intra.bw", "NICs=node.nics.count",
+      " of=node.nics.bw"};
   static constexpr std::array<std::string_view, 1> kSoftware{"=summary"};
   switch (kind) {
     case PresetKind::software: return kSoftware;

@@ -15,10 +15,11 @@
 namespace stepcast {
 namespace {
 
-constexpr double kFastestOfPeak = 1.1;     // times the peak rate
-constexpr double kFastestOfBandwidth = 4;  // times the memory bandwidth
-constexpr double kSlowest = 100;           // times the data sheet's time
-constexpr double kStartUs = 20;            // that any call may take beside its work
+constexpr double kFastestOfPeak = 1.1;       // times the peak rate
+constexpr double kFastestOfBandwidth = 4;    // times the memory bandwidth
+constexpr double kSlowest = 100;             // times the data sheet's time
+constexpr double kStartUs = 20;              // that any call may take beside its work
+constexpr double kSlowestLaunchUs = 10'000;  // of a kernel or a CUDA graph, by the host
 
 // What the data sheet says of a row.
 struct Bounds {
@@ -150,7 +151,19 @@ std::vector<Diagnostic> implausible_times(const TableText& table, const Gpu& gpu
   for (const GemmRow& r : table.gemms) times.look_at(r);
   for (const AttentionRow& r : table.attentions) times.look_at(r);
   for (const MemoryRow& r : table.memories) times.look_at(r);
-  return times.problems(file, text);
+  std::vector<Diagnostic> all = times.problems(file, text);
+  for (const auto& [name, us] :
+       {std::pair("launch", table.launch_us), std::pair("graph_launch", table.graph_launch_us)})
+    if (us.value_or(0) > kSlowestLaunchUs) {
+      Diagnostic d;
+      d.code = "E311";
+      d.file = file;
+      d.message = fmt::format("{} of {:.4g} us is longer than any host takes", name, *us);
+      d.help = fmt::format("plausible is a time up to {} us; times of tables are in microseconds",
+                           kSlowestLaunchUs);
+      all.push_back(std::move(d));
+    }
+  return all;
 }
 
 void check_plausible(const TableText& table, const Gpu& gpu, const std::string& file,

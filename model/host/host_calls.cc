@@ -35,9 +35,12 @@ bool is_backward(Phase phase) {
   return phase == Phase::backward_input || phase == Phase::backward_weight;
 }
 
+constexpr int64_t kMostCalls = 30'000;  // of a launch, which counts them in 16 bits
+
 // The gradient of a parameter: the engine's AccumulateGrad, and with Megatron-LM a hook in Python
 // that adds it to the main gradient.
-void add_parameters(Launch& launch, Modules modules, int count) {
+void add_parameters(Launch& launch, Modules modules, int64_t parameters) {
+  const auto count = static_cast<int>(std::min(kMostCalls / 2, parameters));
   launch.add(HostCall::node, 2 * count);
   if (modules != Modules::torch) launch.add(HostCall::frame, count);
 }
@@ -126,7 +129,7 @@ void add_python(Launch& launch, const Op& op, const Work& work, Modules modules)
     case WorkKind::grouped_gemm:
       // GroupedLinear has a parameter for each expert, others one for all of them.
       if (op.phase == Phase::backward_weight)
-        add_parameters(launch, modules, engine ? static_cast<int>(work.batch) : 1);
+        add_parameters(launch, modules, engine ? work.batch : 1);
       return;
     case WorkKind::attention_forward: launch.add(HostCall::view, views); break;
     case WorkKind::attention_backward: launch.add(HostCall::node, views); break;
@@ -305,7 +308,6 @@ class Launches {
   // Vectors stay whole (stage3_param_persistence_threshold), so that a layer has four weights.
   void add_lists(Launch& launch, const Work& work) const {
     constexpr int64_t kWeights = 4;
-    constexpr int64_t kMostCalls = 30'000;  // of a launch, which counts them in 16 bits
     const bool gathers = work.kind == WorkKind::all_gather;
     if (!gathers && work.kind != WorkKind::reduce_scatter) return;
     const int64_t weights = kWeights * plan_.sharding.unit_layers;

@@ -129,6 +129,7 @@ class Search(Answered):
     version: str
     scenario: Record
     objectives: List[str]
+    schedules: List[str]
     memory_margin: float
     funnel: Record
     within_discernment: int

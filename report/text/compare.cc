@@ -329,9 +329,14 @@ namespace {
 struct FigureName {
   std::string_view title, key;
 };
-constexpr std::array<FigureName, 3> kFigureNames{{{"step time", "step_time_s"},
+constexpr std::array<FigureName, 4> kFigureNames{{{"step time", "step_time_s"},
                                                   {"tokens/s/GPU", "tokens_per_gpu_s"},
-                                                  {"peak memory", "peak_memory_bytes"}}};
+                                                  {"peak memory", "peak_memory_bytes"},
+                                                  {"reserved", "reserved_memory_bytes"}}};
+
+bool is_memory(Figure f) {
+  return f == Figure::peak_memory || f == Figure::reserved_memory;
+}
 
 FigureName name_of(Figure f) {
   return kFigureNames[static_cast<size_t>(f)];
@@ -339,7 +344,7 @@ FigureName name_of(Figure f) {
 
 std::string value_text(Figure f, double value) {
   if (f == Figure::tokens_per_gpu_s) return rate_text(value);
-  if (f == Figure::peak_memory) return format_bytes(Bytes{static_cast<int64_t>(value)});
+  if (is_memory(f)) return format_bytes(Bytes{static_cast<int64_t>(value)});
   return format_time(time_from_seconds(value));
 }
 
@@ -425,9 +430,9 @@ std::string check_json(std::span<const CheckedFigure> figures, std::span<const D
       json.member("within", f.within());
       json.member("source", f.source);
       json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
-        const std::string_view unit = f.figure == Figure::step_time     ? "_s"
-                                      : f.figure == Figure::peak_memory ? "_bytes"
-                                                                        : "";
+        const std::string_view unit = f.figure == Figure::step_time ? "_s"
+                                      : is_memory(f.figure)         ? "_bytes"
+                                                                    : "";
         json.member("low" + std::string(unit), i.low);
         json.member("high" + std::string(unit), i.high);
         json.member("level", i.level);

@@ -58,10 +58,10 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
 
 // --- stepcast check
 
-enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory };
+enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory, reserved_memory };
 
 // Where a figure is expected to be measured, in its unit: Interval of the step time, MemoryInterval
-// of what is allocated.
+// of what is allocated or reserved.
 struct FigureInterval {
   double low = 0, high = 0, level = 0;
 };

@@ -227,7 +227,8 @@ std::string ms(Time t) {
 
 }  // namespace
 
-std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages) {
+std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages,
+                           int64_t vpp) {
   std::vector<std::vector<std::string>> rows{
       {"F", "I", "W", "after F", "after I", "B", "# stage", "pp rank", "hop"}};
   Time longest{};
@@ -244,8 +245,7 @@ std::string explain_stages(const std::string& scenario, std::span<const StageLin
   std::string text = "# " + escape_text(scenario) +
                      ", one microbatch: passes and transfers in ms, bytes held after F and I.\n"
                      "# For stepcast schedule eval FAMILY " +
-                     fmt::format("--pp {} --vpp {} -m MICROBATCHES", ranks.size(),
-                                 stages.size() / std::max<size_t>(1, ranks.size())) +
+                     fmt::format("--pp {} --vpp {} -m MICROBATCHES", ranks.size(), vpp) +
                      " --stages FILE --costs 0,0,0," + ms(longest) + "\n";
   std::string begin = "# ";
   for (const std::string& line : align_columns(rows, ">>>>>>>>>")) {

@@ -101,8 +101,10 @@ struct StageLine {
 };
 
 // A file for `stepcast schedule eval --stages`: a line for each stage, with further facts for
-// people in comments.
-std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages);
+// people in comments.  `vpp`: chunks of each rank, which is more than its stages where two of them
+// are one stage's (in two directions).
+std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages,
+                           int64_t vpp);
 void write_stages(JsonWriter& json, std::span<const StageLine> stages);
 
 // --- What the host of a rank does during a step, by kind of launch

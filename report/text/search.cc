@@ -371,6 +371,10 @@ std::string words_of(const SearchResult& r, const TextStyle& style) {
         '.');
   if (simpler != nullptr)
     lines.push_back(alternative(r, "Simpler", *simpler, "fewer features") + '.');
+  if (!r.schedules_stated && !r.schedules.empty())
+    lines.push_back(
+        fmt::format("Schedules tried: {}, as this software runs; --schedules names others.",
+                    join(r.schedules)));
   if (const std::string faster = switches_text(r); !faster.empty()) lines.push_back(faster);
   if (first.result && first.result->fits_share && *first.result->fits_share < 0.9)
     lines.push_back(
@@ -664,6 +668,7 @@ std::string search_json(const SearchResult& r, std::string_view version) {
     std::vector<std::string_view> objectives;
     for (const SearchObjective o : r.objectives) objectives.push_back(name_of(o));
     json.values("objectives", objectives);
+    json.values("schedules", r.schedules);
     json.member("memory_margin", r.memory_margin);
     json.object("funnel", [&] { write_funnel(json, r); });
     json.member("within_discernment", r.within_discernment);

@@ -412,6 +412,9 @@ std::optional<Power> read_power(const Value& value, std::string_view name, Probl
   if (!std::isfinite(x)) return refuse_infinite(r);
   if (x <= 0)
     return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
+  constexpr double kMostWatts = 1e6;
+  if (x > kMostWatts)
+    return r.refuse("E123", r.quoted() + " is too large: " + r.written() + "; at most 1MW");
   return Power{x};
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/pricing_table.h"
@@ -39,8 +38,20 @@ InSituStep::InSituStep(Scenario scenario) {
   waits_depend_on_prices_ =
       step_.graph.host_blocks || std::ranges::any_of(step_.graph.launches, reads_results);
   perturbed_ = is_perturbed(*scenario_);
+  if (perturbed_) {
+    // Left out if it takes long, as a forecast has it: for all values or for none.
+    interference_ = choose_interference(*scenario_, table_, Time{});
+    if (!interference_.factors || !may_leave_out_interference(*scenario_)) return;
+    try {
+      time_of_ranks(neutral_in_situ());
+    } catch (const TooManyTurns&) {
+      interference_.factors.reset();
+    } catch (const TooLongForLanes&) {
+      interference_.factors.reset();
+    }
+    return;
+  }
   // Times alone are asked for.
-  if (perturbed_) return;
   for (Pass& pass : step_.graph.passes) pass.memory = {};
   step_.graph.tensor_tables = {};
 }
@@ -52,13 +63,14 @@ PricedStep InSituStep::priced(const InSituValues& values) const {
   return now;
 }
 
+Time InSituStep::time_of_ranks(const InSituValues& values) const {
+  const PricedStep now = priced(values);
+  const RankRun ranks = RankSimulation(now, interference_.factors).run(scenario_->seed, {});
+  return cost_of(*scenario_, ranks.ranks.lanes);
+}
+
 Time InSituStep::time(const InSituValues& values) const {
-  if (perturbed_) {
-    const PricedStep now = priced(values);
-    const InterferenceChoice choice = choose_interference(*scenario_, table_, Time{});
-    const RankRun ranks = RankSimulation(now, choice.factors).run(scenario_->seed, {});
-    return cost_of(*scenario_, ranks.ranks.lanes);
-  }
+  if (perturbed_) return time_of_ranks(values);
   if (waits_depend_on_prices_) {
     const PricedStep now = priced(values);
     return step_time_of(*scenario_, table_, now.graph, now.prices);

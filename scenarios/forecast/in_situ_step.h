@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calibrate/price/in_situ.h"
+#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
 #include "sim/graph/price.h"
@@ -26,6 +27,7 @@ class InSituStep {
 
  private:
   PricedStep priced(const InSituValues& values) const;
+  Time time_of_ranks(const InSituValues& values) const;
 
   std::unique_ptr<const Scenario> scenario_;
   const CostTable* table_ = nullptr;
@@ -33,6 +35,7 @@ class InSituStep {
   Prices prices_;  // without the parameters
   bool waits_depend_on_prices_ = false;
   bool perturbed_ = false;
+  InterferenceChoice interference_;  // of ranks that differ
 };
 
 }  // namespace stepcast

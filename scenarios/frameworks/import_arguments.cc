@@ -202,7 +202,8 @@ class PythonReader {
     const Result& list = a.list ? a : b;
     const int64_t n = (a.list ? b : a).items.front();
     Result r{true, {}};
-    if (static_cast<uint64_t>(n) * std::max<size_t>(1, list.items.size()) > kMost) return fail();
+    if (n > 0 && static_cast<uint64_t>(n) > kMost / std::max<size_t>(1, list.items.size()))
+      return fail();
     for (int64_t i = 0; i < n; ++i)
       r.items.insert(r.items.end(), list.items.begin(), list.items.end());
     return r;
@@ -429,9 +430,11 @@ void ArgumentReader::note_left_out(ScenarioDraft& draft) const {
 
 void ArgumentReader::refuse(std::string_view name, const std::string& message,
                             std::string help) const {
-  const Given* g = find(name);
-  STEPCAST_CHECK(g != nullptr, "refused without being there: " + std::string(name));
   if (!refused_.emplace(name).second) return;
+  const Given* g = find(name);
+  if (g == nullptr)  // what it is by default is refused
+    return problems_.add("E331", fmt::format("'{}', which is not given, {}", name, message), Mark{},
+                         1, {}, std::move(help));
   const size_t length = first_text(g->argument.value).size();
   problems_.add("E331", fmt::format("'{}' {}", g->argument.written, message),
                 g->argument.value.mark, static_cast<int>(std::max<size_t>(1, length)), {},

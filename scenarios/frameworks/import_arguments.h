@@ -150,7 +150,7 @@ class ArgumentReader {
   // The same with its place; `otherwise` where it was not given.
   Origin origin(std::string_view name, std::string_view otherwise = "default") const;
   Mark mark(std::string_view name) const;
-  // Adds E331 for an argument that is given, unless it has been refused before.
+  // Adds E331 for an argument, given or what it is by default, unless it has been refused before.
   void refuse(std::string_view name, const std::string& message, std::string help = {}) const;
 
   // Notes all arguments that are not modelled and have an effect (As::left_out).

@@ -429,6 +429,9 @@ void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
       if (!draft_config_model(model, in, draft, of_model)) return;
       draft.note(fmt::format("{}: the sizes are those of torchtitan's flavor in January 2026",
                              origin.text));
+    } else if (!reader.given("model.name")) {
+      return in.problems.add("E332", "the file names no model (model.name, model.flavor)",
+                             {in.file, 1, 1}, 1, {}, "--model config.json names its sizes");
     } else {
       return in.problems.add(
           "E332", fmt::format("the sizes of the model '{}' are not known", name),

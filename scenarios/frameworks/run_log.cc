@@ -76,6 +76,7 @@ struct LoggedSteps {
   double batch = 0;                      // of those; 0: not printed
   double median = 0, low = 0, high = 0;  // of those; low and high: quartiles
   std::optional<Bytes> most_allocated;   // of all ranks that printed it
+  std::optional<Bytes> most_reserved;    // likewise
 };
 
 void summarise(std::span<const LoggedStep> all, LoggedSteps& result) {
@@ -112,6 +113,7 @@ class StepReader {
       read_memory(*line);
     }
     if (most_ > 0) result_.most_allocated = Bytes{std::llround(most_)};
+    if (most_reserved_ > 0) result_.most_reserved = Bytes{std::llround(most_reserved_)};
     summarise(all_, result_);
     return result_;
   }
@@ -147,9 +149,13 @@ class StepReader {
   void read_memory(std::string_view line) {
     constexpr double kMebibyte = 1024.0 * 1024.0;  // what Megatron calls MB
     constexpr double kMostMebibytes = 1e9;
-    if (has(line, "memory (MB)"))
-      most_ =
-          std::max(most_, kMebibyte * figure(line, "max allocated:", kMostMebibytes).value_or(0));
+    const auto raise = [&](double& most, const char* label) {
+      most = std::max(most, kMebibyte * figure(line, label, kMostMebibytes).value_or(0));
+    };
+    if (has(line, "memory (MB)")) {
+      raise(most_, "max allocated:");
+      raise(most_reserved_, "max reserved:");
+    }
     if (has(line, kNemoStep))
       most_ = std::max(most_, figure(line, "max_memory_allocated:", 1e15).value_or(0));
   }
@@ -157,7 +163,7 @@ class StepReader {
   Problems& problems_;
   const SourceRef& source_;
   int number_ = 0;
-  double most_ = 0;  // bytes
+  double most_ = 0, most_reserved_ = 0;  // bytes
   std::vector<LoggedStep> all_;
   LoggedSteps result_;
 };
@@ -291,6 +297,8 @@ LogMeasurement measurement_of(const LoggedSteps& m, const std::string& file) {
   }
   if (m.most_allocated)
     found.set.emplace_back("peak_memory", fmt::format("{}B", m.most_allocated->value));
+  if (m.most_reserved)
+    found.set.emplace_back("reserved_memory", fmt::format("{}B", m.most_reserved->value));
   found.set.emplace_back("source", yaml_text(file));
   return found;
 }
@@ -354,9 +362,10 @@ void draft_measured(const ImportSources& in, ScenarioDraft& draft, ImportCounts&
   counts.measured = found.summary;
   for (const auto& [key, value] : found.set)
     draft.set("measured." + key, value,
-              key == "source"        ? ""
-              : key == "peak_memory" ? "max allocated"
-                                     : found.summary);
+              key == "source"            ? ""
+              : key == "peak_memory"     ? "max allocated"
+              : key == "reserved_memory" ? "max reserved"
+                                         : found.summary);
 }
 
 SourceRef torchtitan_configuration(const ImportSources& in) {

@@ -67,6 +67,13 @@ void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
   v.require("cluster.node.gpu.mem_bw", help);
   if (gpu.power_limit > Power{})
     v.require("cluster.node.gpu.power", "a limit counts against the power that rates are at");
+  // How rates fall with power is known from half of it on (calibrate/price/power_limit.h).
+  constexpr double kLeastOfPower = 0.01;
+  if (gpu.power_limit > Power{} && gpu.power > Power{} &&
+      gpu.power_limit / gpu.power < kLeastOfPower)
+    v.refuse("E123", "cluster.node.gpu.power_limit",
+             "'power_limit' is less than a hundredth of 'power'",
+             "'power' is " + to_flow(*v.value("cluster.node.gpu.power")));
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);
@@ -240,7 +247,6 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   v.fill(cluster);
   cluster.nodes = v.whole("cluster.nodes");
   resolve_node(v, cluster.nodes, cluster.node, warnings);
-  constexpr int64_t kMostGpus = 10'000'000;  // each rank has at least a few bytes
   if (cluster.nodes > kMostGpus / cluster.node.gpus) {
     v.refuse("E123", "cluster.nodes", "a cluster of more than 10,000,000 GPUs is too large");
     return {};

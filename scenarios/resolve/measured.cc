@@ -17,16 +17,17 @@ namespace {
 struct FigureKeys {
   KeyOf<Time> step_time;
   KeyOf<double> tokens_per_gpu_s;
-  KeyOf<Bytes> peak_memory;
+  KeyOf<Bytes> peak_memory, reserved_memory;
   KeyOf<double> tolerance;
   KeyOf<std::string> source;
 };
-constexpr FigureKeys kOwn{"measured.step_time", "measured.tokens_per_gpu_s", "measured.peak_memory",
-                          "measured.tolerance", "measured.source"};
-constexpr FigureKeys kVariant{"measured.variants.*.step_time",
-                              "measured.variants.*.tokens_per_gpu_s",
-                              "measured.variants.*.peak_memory", "measured.variants.*.tolerance",
-                              "measured.variants.*.source"};
+constexpr FigureKeys kOwn{"measured.step_time",   "measured.tokens_per_gpu_s",
+                          "measured.peak_memory", "measured.reserved_memory",
+                          "measured.tolerance",   "measured.source"};
+constexpr FigureKeys kVariant{
+    "measured.variants.*.step_time",   "measured.variants.*.tokens_per_gpu_s",
+    "measured.variants.*.peak_memory", "measured.variants.*.reserved_memory",
+    "measured.variants.*.tolerance",   "measured.variants.*.source"};
 
 Measured read_figures(const FieldValues& v, const FigureKeys& keys) {
   Measured m;
@@ -39,14 +40,17 @@ Measured read_figures(const FieldValues& v, const FigureKeys& keys) {
   constexpr double kLowestRate = 1e-6, kHighestRate = 1e12;
   if (v.has(keys.step_time)) m.step_time_s = to_seconds(v.get<Time>(keys.step_time));
   if (v.has(keys.tokens_per_gpu_s)) m.tokens_per_gpu_s = v.real(keys.tokens_per_gpu_s);
-  if (v.has(keys.peak_memory)) m.peak_memory = v.get<Bytes>(keys.peak_memory);
+  for (const auto& [key, into] : {std::pair(keys.peak_memory, &Measured::peak_memory),
+                                  std::pair(keys.reserved_memory, &Measured::reserved_memory)}) {
+    if (v.has(key)) m.*into = v.get<Bytes>(key);
+    positive(key, static_cast<double>((m.*into).value_or(Bytes{1}).value));
+  }
   positive(keys.step_time, m.step_time_s.value_or(0));
   positive(keys.tokens_per_gpu_s, m.tokens_per_gpu_s.value_or(0));
   if (const double rate = m.tokens_per_gpu_s.value_or(1);
       rate > 0 && !(rate >= kLowestRate && rate <= kHighestRate))
     v.refuse("E121", keys.tokens_per_gpu_s,
              fmt::format("'{}' must lie from 1e-6 to 1e12", keys.tokens_per_gpu_s.path()));
-  positive(keys.peak_memory, static_cast<double>(m.peak_memory.value_or(Bytes{}).value));
   v.read(keys.tolerance, m.tolerance);
   v.read(keys.source, m.source);
   return m;

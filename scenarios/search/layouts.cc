@@ -358,7 +358,8 @@ class SearchSpace::Enumeration {
     const bool automatic = space_.zero_.automatic;
     if (dp() * at_[kCp] == 1) {
       if (index_[kZero] > 0) return Illegal::same;
-    } else if (automatic && (at_[kPp] > 1 ? zero > 1 : zero == 0 && values_[kZero].size() > 1)) {
+    } else if (automatic && (at_[kPp] > 1 ? zero > 1 && !space_.shards_beside_pipeline_
+                                          : zero == 0 && values_[kZero].size() > 1)) {
       return Illegal::other;
     }
     if (automatic && zero > 1 && plan().kernels.cuda_graph == CudaGraph::layer)

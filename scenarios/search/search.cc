@@ -15,6 +15,7 @@
 
 #include "job/power.h"
 #include "job/training.h"
+#include "scenarios/document/number.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/forecast/forecast.h"
@@ -544,6 +545,8 @@ class Searcher {
     r.objectives = settings_.objectives;
     r.top = settings_.top;
     r.memory_margin = settings_.memory_margin;
+    r.schedules = space_.schedules();
+    r.schedules_stated = space_.schedules_stated();
     r.kept = space_.kept();
     r.stopped = stopped_;
     r.layouts = static_cast<int64_t>(layouts().size());
@@ -956,6 +959,18 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
   const Value* margin = search != nullptr ? search->find("memory_margin") : nullptr;
   const std::optional<Value> asked = margin != nullptr ? std::optional(*margin) : std::nullopt;
   simple.set("search", {});
+  // What fits hangs on the first microbatches, and of steps of very many each takes long.  A
+  // divisor of the batch: what divides it divides the batch.
+  constexpr int64_t kMostSequences = 16'384;
+  const Value* batch = document.tree().find("batch");
+  const Value* global = batch != nullptr ? batch->find("global") : nullptr;
+  Problems ignored;
+  if (const auto all = global != nullptr ? read_whole(*global, "global", ignored) : std::nullopt;
+      all && *all > kMostSequences) {
+    int64_t parts = *all / kMostSequences;
+    while (*all % parts != 0) --parts;
+    simple.set("batch.global", scalar_value(fmt::to_string(*all / parts)));
+  }
   if (asked) simple.set("search.memory_margin", *asked);
   simple.set("search.top", scalar_value("1"));
   const Value* software = document.tree().find("software");

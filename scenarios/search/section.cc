@@ -85,13 +85,18 @@ struct SoftwareAxes {
   bool context_parallel = true;
   bool selective = true;  // recomputation
   std::array<bool, 4> zero{true, true, true, true};
+  // It shards parameters beside a pipeline too, and keeps them gathered there: each microbatch
+  // would gather them again.
+  bool shards_beside_pipeline = false;
   std::array<bool, kSplitWords.size()> splits{true, true, true, true};
   bool overlaps_if_told = false;  // overlaps of collectives are switches of it (find_switches)
 };
 constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
     {{.begins = "torchtitan",
       .schedules = {"1f1b", "interleaved-1f1b", "gpipe", "looped-bfs", "zb-v",
-                    "interleaved-zero-bubble"}},
+                    "interleaved-zero-bubble"},
+      .zero = {false, false, false, true},
+      .shards_beside_pipeline = true},
      {.begins = "megatron-deepspeed",
       .schedules = {"1f1b"},
       .context_parallel = false,
@@ -224,6 +229,7 @@ class SearchSpace::Reader {
 
   void read_schedules(const std::string& path, const Value& written) {
     space_.schedules_.clear();
+    space_.schedules_stated_ = true;
     for (const Value* value : values_of_axis(path, written)) {
       const ScheduleFamily* family =
           value->is_scalar() ? find_schedule_family(value->text) : nullptr;
@@ -328,6 +334,7 @@ class SearchSpace::Reader {
     for (int64_t z = 0; z < std::ssize(runs.zero); ++z)
       if (runs.zero[static_cast<size_t>(z)]) s.automatic_zeros_.push_back(z);
     s.replicas_alone_ = runs.replicas_alone;
+    s.shards_beside_pipeline_ = runs.shards_beside_pipeline;
     s.overlaps_if_told_ = runs.overlaps_if_told;
     s.context_parallel_ = runs.context_parallel && !runs.replicas_alone;
   }
@@ -577,6 +584,8 @@ class SearchSpace::Reader {
     };
     for (const std::string_view path : kOfOneLayout)
       if (leave_out(path)) place.unset.emplace_back(path);
+    if (space_.shards_beside_pipeline_ && leave_out(SearchSpace::kReshard))
+      place.unset.emplace_back(SearchSpace::kReshard);
     for (const std::string_view path : kOfUnlikeRanks)
       if (leave_out(path)) place.unset.emplace_back(path);
     for (const std::string_view path : kOfOtherCommands) leave_out(path);

@@ -124,6 +124,9 @@ std::vector<std::pair<std::string, std::string>> SearchSpace::changes(const Layo
     set.emplace_back("parallel.etp", number(l.etp));
   }
   set.emplace_back("parallel.zero", number(l.zero));
+  if (shards_beside_pipeline_ && l.zero == 3 && l.pp > 1 &&
+      std::ranges::count(place.set, kReshard, &std::pair<std::string, Value>::first) == 0)
+    set.emplace_back(kReshard, "false");
   set.emplace_back("batch.micro", number(l.micro));
   set.emplace_back("recompute.granularity", recompute_[l.recompute]);
   if (l.pp > 1) set.emplace_back("schedule.kind", schedules_[l.schedule]);

@@ -66,7 +66,7 @@ struct SearchPlace {
 
 struct SearchOptions {
   std::vector<std::string> where;                 // beside those of the section
-  std::optional<int64_t> fewest_gpus, most_gpus;  // in steps of two, whole nodes
+  std::optional<int64_t> fewest_gpus, most_gpus;  // in steps of two, whole nodes; to kMostGpus
   // What the command line has set in the document: it is no part of the file.
   std::vector<std::pair<std::string, std::string>> given;
 };
@@ -100,6 +100,8 @@ class SearchSpace {
   const SearchSettings& settings() const { return settings_; }
   const std::vector<SearchPlace>& places() const { return places_; }
   const std::vector<std::string>& schedules() const { return schedules_; }
+  // Whether the user lists them: else they are those that the software runs.
+  bool schedules_stated() const { return schedules_stated_; }
   const std::vector<std::string>& recompute_words() const { return recompute_; }
 
   // All legal layouts, in an order that depends on nothing but the section, and how many
@@ -167,6 +169,7 @@ class SearchSpace {
   };
   class Reader;
   class Enumeration;
+  static constexpr std::string_view kReshard = "parallel.reshard_after_forward";
 
   std::vector<double> values_of(const Layout& layout) const;
 
@@ -175,8 +178,10 @@ class SearchSpace {
   Axis tp_, cp_, pp_, vpp_, ep_, etp_, micro_, zero_;
   std::vector<StageSplit> splits_;
   std::vector<std::string> recompute_, schedules_;
+  bool schedules_stated_ = false;
   std::vector<int64_t> automatic_zeros_;                   // that the software knows
   bool replicas_alone_ = false, context_parallel_ = true;  // of it too
+  bool shards_beside_pipeline_ = false;
   std::vector<Expression> where_;
   std::vector<std::pair<std::string, std::string>> given_;
   std::vector<SearchPlace> places_;

@@ -39,11 +39,10 @@ const SizeClasses kForAnySize;
 }  // namespace
 
 BlockRequest request_of(Bytes bytes) {
-  const int64_t units = bytes.value <= 0 ? 0 : (bytes.value + kMinBlock - 1) / kMinBlock;
+  const int64_t units = bytes.value <= 0 ? 0 : (bytes.value - 1) / kMinBlock + 1;
   // The head of a list would serve what is larger: what remained of it could stay with the block.
   constexpr auto kHeadSize = static_cast<int64_t>(kLast >> 32U);
-  STEPCAST_CHECK(units < kHeadSize - kSmall, "2 TiB or more on one GPU");
-  const auto size = static_cast<uint32_t>(units);
+  const auto size = static_cast<uint32_t>(std::min<int64_t>(units, kHeadSize - kSmall - 1));
   return {size, size <= kSmall ? 0 : kSmall, 0};
 }
 

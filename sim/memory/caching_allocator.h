@@ -53,8 +53,8 @@ struct BlockRequest {
   bool operator==(const BlockRequest&) const = default;
 };
 
-// REQUIRES: bytes < 2 TiB - 1 MiB; up to there no size is taken for that of a list's head.  Without
-// the list, which SizeClasses knows.
+// Of 2 TiB - 1 MiB or more a little less than that: beyond it a size would be taken for that of a
+// list's head, and no GPU has as much.  Without the list, which SizeClasses knows.
 BlockRequest request_of(Bytes bytes);
 
 // Lists of free blocks in the order of size, those of the small pool behind those of the other.

@@ -46,6 +46,19 @@ TEST(PlausibleTimes, ProductsReachATenthMoreThanThePeakAndNoMore) {
   EXPECT_THAT(found[0].help, HasSubstr("from 124.9 us on: 1.1 times the peak"));
 }
 
+TEST(PlausibleTimes, LaunchesTakeUpToTenMilliseconds) {
+  TableText t = test::empty_table();
+  t.launch_us = 10'000;
+  EXPECT_THAT(problems(t), IsEmpty());
+  t.launch_us = 1e9;
+  t.graph_launch_us = 1e5;
+  const std::vector<Diagnostic> found = problems(t);
+  ASSERT_THAT(found, SizeIs(2));
+  EXPECT_EQ(found[0].code, "E311");
+  EXPECT_THAT(found[0].message, HasSubstr("launch of 1e+09 us"));
+  EXPECT_THAT(found[1].message, HasSubstr("graph_launch of 1e+05 us"));
+}
+
 TEST(PlausibleTimes, RowsTakeUpToAHundredTimesTheDataSheet) {
   EXPECT_THAT(problems(table_of(product(15900))), IsEmpty());
   const std::vector<Diagnostic> found = problems(table_of(product(137.4e6)));

@@ -46,9 +46,21 @@ TEST(CInterface, TrainingRunsAreAnswersToo) {
   EXPECT_THAT(bytes_of(stepcast_render(run, R"({"form": "html"})")),
               testing::HasSubstr("id=\"waterfall\""));
   EXPECT_THAT(bytes_of(run), testing::HasSubstr("\"waterfall\""));
-  for (const char* wrong : {R"("gpus": 8})", R"("gpus": [0]})", R"("days": 0})",
-                            R"("replicas": -1})", R"("tokens": "0"})", R"("days": "long"})"}) {
+  for (const char* wrong :
+       {R"("gpus": 8})", R"("gpus": [0]})", R"("days": 0})", R"("replicas": -1})",
+        R"("replicas": 9223372036854775807})", R"("tokens": "0"})", R"("days": "long"})"}) {
     stepcast_answer* answer = stepcast_train((request + wrong).c_str());
+    EXPECT_EQ(stepcast_status(answer), 2) << wrong;
+    stepcast_free(answer);
+  }
+}
+
+TEST(CInterface, NumbersOfGpusHaveALimit) {
+  std::string request = kSmall;
+  request.back() = ',';
+  for (const char* wrong : {R"("fewest_gpus": 1, "most_gpus": 9223372036854775807})",
+                            R"("fewest_gpus": 9223372036854775807})", R"("most_gpus": 64})"}) {
+    stepcast_answer* answer = stepcast_search((request + wrong).c_str(), nullptr, nullptr);
     EXPECT_EQ(stepcast_status(answer), 2) << wrong;
     stepcast_free(answer);
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // To each importer of runs: what is written is YAML, and loads or is refused as any scenario is.
+#include <array>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
@@ -29,9 +32,7 @@ void check_yaml(const std::string& scenario, std::string_view kind) {
   }
 }
 
-}  // namespace
-
-void import(std::string_view text) {
+void import_as(std::string_view text, std::span<const std::string_view> kinds) {
   ImportRequest request;
   request.file = "fuzz";
   request.text = text;
@@ -45,19 +46,31 @@ void import(std::string_view text) {
   request.model_text = kConfig;
   LoadOptions options;
   options.root = "/nonexistent";  // nothing to extend
-  for (const std::string_view kind : import_kinds()) {
+  for (const std::string_view kind : kinds) {
     request.kind = kind;
     try {
       const ImportedRun run = import_run(request);
       check_yaml(run.scenario, kind);
       // A config.json says nothing of the step.
       options.set.clear();
-      if (kind == "hf") options.set.emplace_back("batch", "{global: 64, micro: 1, seq: 2048}");
+      if (run.kind == "hf") options.set.emplace_back("batch", "{global: 64, micro: 1, seq: 2048}");
       load_scenario_text(run.scenario, "imported.yaml", options);
     } catch (const InputError& e) {
       check_refusal(e);
     }
   }
+}
+
+}  // namespace
+
+void import(std::string_view text) {
+  import_as(text, import_kinds());
+}
+
+void import_some(std::string_view text) {
+  const std::span<const std::string_view> kinds = import_kinds();
+  const std::array<std::string_view, 2> some{"auto", kinds[text.size() % kinds.size()]};
+  import_as(text, some);
 }
 
 }  // namespace stepcast::fuzz

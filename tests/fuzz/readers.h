@@ -19,7 +19,9 @@ void schedule_csv(std::string_view text);  // PyTorch's two formats
 void cost_table(std::string_view text);    // and calibration plans
 void measurements(std::string_view text);  // nccl-tests, mamf-finder, Kineto
 void import(std::string_view text);        // config.json, Megatron's arguments and logs, and others
-void topology(std::string_view text);      // nvidia-smi, NCCL's XML, ibnetdiscover
+void import_some(
+    std::string_view text);            // as what it looks like and as one other kind: much faster
+void topology(std::string_view text);  // nvidia-smi, NCCL's XML, ibnetdiscover
 void small_tables(std::string_view text);  // traces of routing, shipped CSV files
 void search(std::string_view text);        // the section of a scenario, conditions on layouts
 

@@ -171,6 +171,9 @@ TEST(Spares, FollowErlangsFormula) {
   const int64_t n = spares_for(7.8, 0.99);
   EXPECT_LE(erlang_loss(7.8, n), 0.01);
   EXPECT_GT(erlang_loss(7.8, n - 1), 0.01);
+  EXPECT_NEAR(static_cast<double>(spares_for(1.001e6, 0.99)),
+              1.001 * static_cast<double>(spares_for(1e6, 0.99)), 1000);
+  EXPECT_EQ(spares_for(1e10, 0.99), 9'900'000'000);
 }
 
 // 200 random runs, each drawn 400 times: the mean is the exact form's within its own error.

@@ -203,6 +203,16 @@ TEST(CheckTable, SaysHowFarEachFigureIsOffAndWhetherThatIsWithinItsTolerance) {
   EXPECT_THAT(text, Not(HasSubstr("doubts")));
 }
 
+TEST(CheckTable, MemoryThatIsReservedStandsBesideWhatIsAllocated) {
+  CheckedFigure held{"a", Figure::reserved_memory, 3.0 * (1 << 30), 4.0 * (1 << 30), 0.1, ""};
+  held.interval = {2.0 * (1 << 30), 3.5 * (1 << 30), 0.8};
+  const std::vector figures{kFigures[2], held};
+  EXPECT_THAT(check_table(figures, {}), HasSubstr("a  reserved"));
+  const std::string json = check_json(figures, {}, {});
+  EXPECT_THAT(json, HasSubstr("\"figure\": \"reserved_memory_bytes\""));
+  EXPECT_THAT(json, HasSubstr("\"low_bytes\": "));
+}
+
 TEST(CheckTable, NamesFromFilesAreHarmless) {
   const CheckedFigure bad{"a\x1b[31m", Figure::step_time, 1, 1, 0.1, ""};
   EXPECT_THAT(check_table(std::vector{bad}, {}), Not(HasSubstr("\x1b")));

@@ -463,9 +463,9 @@ std::array<StageLine, 2> two_stages() {
 }
 
 TEST(StagesText, IsAFileForScheduleEval) {
-  EXPECT_EQ(explain_stages("run", two_stages()),
+  EXPECT_EQ(explain_stages("run", two_stages(), 2),
             "# run, one microbatch: passes and transfers in ms, bytes held after F and I.\n"
-            "# For stepcast schedule eval FAMILY --pp 2 --vpp 1 -m MICROBATCHES --stages FILE "
+            "# For stepcast schedule eval FAMILY --pp 2 --vpp 2 -m MICROBATCHES --stages FILE "
             "--costs 0,0,0,0.250\n"
             "#       F        I       W  after F  after I       B  # stage  pp rank    hop\n"
             "  10.000,  12.000,  8.000,     300,     200,  19.500      # 0        1  0.250\n"

@@ -105,6 +105,16 @@ TEST(SearchText, NamesAllObjectives) {
               HasSubstr("for the most tokens_per_gpu_s and the least peak_memory\n"));
 }
 
+TEST(SearchText, SchedulesAreSaidWhereTheUserListsNone) {
+  SearchResult r = sample();
+  r.schedules = {"1f1b", "interleaved-1f1b"};
+  constexpr const char* kSaid = "Schedules tried: 1f1b, interleaved-1f1b, as this software runs;";
+  EXPECT_THAT(search_text(r, {.width = 200}), HasSubstr(kSaid));
+  EXPECT_THAT(search_json(r, "0.1"), HasSubstr("\"schedules\": ["));
+  r.schedules_stated = true;
+  EXPECT_THAT(search_text(r, {.width = 200}), Not(HasSubstr("Schedules tried")));
+}
+
 TEST(SearchText, WhatTheShellWouldTakeApartStandsInQuotes) {
   SearchResult r = sample();
   r.run_words = {"--root", "..", "my run's.yaml"};

@@ -184,6 +184,9 @@ TEST(Cluster, WhatIsMissingIsNamed) {
   EXPECT_EQ(codes("dgx-h100 x two"), "E107");
   EXPECT_EQ(codes("dgx-h100 x 0"), "E121");
   EXPECT_EQ(codes("dgx-h100 x 999999999"), "E123");
+  EXPECT_EQ(codes("{preset: dgx-h100, node: {nics: {count: 1000000}}}"), "E123");
+  EXPECT_EQ(codes("{preset: dgx-h100, node: {gpu: {power_limit: 1e-300W}}}"), "E123");
+  EXPECT_EQ(codes("{preset: dgx-h100, node: {gpu: {power: 1e300W}}}"), "E123");
   for (const std::string part : {"hosts: 1025", "intra: {switches: 1025}", "intra: {links: 1025}",
                                  "cpus: {count: 1025}", "pcie: {switches: 1025}"})
     EXPECT_EQ(codes("{preset: dgx-h100, node: {" + part + "}}"), "E123") << part;

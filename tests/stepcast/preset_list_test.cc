@@ -16,18 +16,18 @@ std::string cluster_summary(const std::string& intra) {
   const Value root =
       parse_yaml(problems, problems.add_source({"node.yaml",
                                                 "node: {gpus: 4, gpu: h100-pcie, intra: " + intra +
-                                                    ", nics: {bw: 400Gb/s}}\n",
+                                                    ", nics: {count: 4, bw: 400Gb/s}}\n",
                                                 Source::Kind::preset}));
   return preset_summary(PresetKind::cluster, root);
 }
 
 TEST(Presets, ClustersAreListedWithTheLinksOfTheirNodes) {
   EXPECT_EQ(cluster_summary("{kind: pcie, bw: 63GB/s}"),
-            "node of 4, GPU h100-pcie, PCIe 63GB/s, NIC 400Gb/s");
+            "node of 4 h100-pcie, PCIe 63GB/s, NICs 4 of 400Gb/s");
   EXPECT_EQ(cluster_summary("{kind: nvlink-mesh, bw: 150GB/s}"),
-            "node of 4, GPU h100-pcie, NVLink 150GB/s, NIC 400Gb/s");
+            "node of 4 h100-pcie, NVLink 150GB/s, NICs 4 of 400Gb/s");
   EXPECT_EQ(cluster_summary("{bw: 450GB/s}"),  // switches, unless it is said
-            "node of 4, GPU h100-pcie, NVLink 450GB/s, NIC 400Gb/s");
+            "node of 4 h100-pcie, NVLink 450GB/s, NICs 4 of 400Gb/s");
 }
 
 }  // namespace

@@ -39,13 +39,17 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
     if (r.interval && low > 0)
       figures.back().interval = {rate * step / high, rate * step / low, r.interval->level};
   }
-  if (m.peak_memory)
-    add(Figure::peak_memory, static_cast<double>(r.memory[r.peak_role].memory.peak.value),
-        static_cast<double>(m.peak_memory->value));
-  if (m.peak_memory && r.allocated_interval)
-    figures.back().interval = {static_cast<double>(r.allocated_interval->low.value),
-                               static_cast<double>(r.allocated_interval->high.value),
-                               r.allocated_interval->level};
+  const auto add_memory = [&](Figure figure, Bytes predicted, const std::optional<Bytes>& measured,
+                              const std::optional<MemoryInterval>& interval) {
+    if (!measured) return;
+    add(figure, static_cast<double>(predicted.value), static_cast<double>(measured->value));
+    if (interval)
+      figures.back().interval = {static_cast<double>(interval->low.value),
+                                 static_cast<double>(interval->high.value), interval->level};
+  };
+  add_memory(Figure::peak_memory, r.memory[r.peak_role].memory.peak, m.peak_memory,
+             r.allocated_interval);
+  add_memory(Figure::reserved_memory, r.memory_reserved, m.reserved_memory, r.reserved_interval);
 }
 
 // What is known of all files.

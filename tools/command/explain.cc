@@ -228,7 +228,8 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
     return 0;
   }
   const TextStyle& style = terminal.out;
-  if (args.stages) write_stdout(explain_stages(scenario.name, stages_of(scenario)));
+  if (args.stages)
+    write_stdout(explain_stages(scenario.name, stages_of(scenario), scenario.plan.vpp));
   if (args.in_situ)
     write_stdout((args.stages ? "\n" : "") + explain_in_situ(in_situ_of(scenario), style));
   if (!result && (args.stages || args.in_situ)) return 0;

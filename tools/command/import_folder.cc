@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/json/writer.h"
+#include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "sim/system_error.h"
 #include "sim/text.h"
@@ -101,6 +102,9 @@ ImportedFile import_one(const Arguments& args, const std::string& file) {
     row.why = fmt::format("{} {}{}{}", d.code, other ? d.file + (d.line > 0 ? " " : ": ") : "",
                           d.line > 0 ? fmt::format("line {}: ", d.line) : "", d.message);
     row.trains = d.code != "E336";
+    if (row.kind.empty()) row.kind = "unreadable";
+  } catch (const InternalError& e) {  // one file must not cost the table of all others
+    row.why = fmt::format("internal error: {}", e.what());
     if (row.kind.empty()) row.kind = "unreadable";
   }
   return row;

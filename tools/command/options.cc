@@ -18,6 +18,7 @@
 #include "sim/text.h"
 #include "tools/command/command.h"
 #include "tools/command/output.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast::cli {
 namespace {
@@ -147,6 +148,25 @@ int64_t parse_count(std::string_view option, std::string_view text, int64_t leas
     usage_error("E004", fmt::format("'{}' in {} is not a whole number of at least {}", text, option,
                                     least));
   return value;
+}
+
+std::vector<int64_t> parse_gpus(const std::string& text) {
+  const size_t dots = text.find("..");
+  const auto number = [&](std::string_view part) {
+    int64_t n = 0;
+    const char* const end = part.data() + part.size();
+    const auto read = std::from_chars(part.data(), end, n);
+    return read.ec == std::errc{} && read.ptr == end && n <= kMostGpus ? n : 0;
+  };
+  const std::string_view all = text;
+  const int64_t first = number(all.substr(0, dots));
+  const int64_t last = dots == std::string::npos ? first : number(all.substr(dots + 2));
+  if (first < 1 || last < first)
+    usage_error("E004", "'--gpus " + text + "' is no number of GPUs",
+                "a number, or two as in 64..1024, which is doubled from the first to the second");
+  std::vector<int64_t> gpus;
+  for (int64_t n = first; n <= last; n *= 2) gpus.push_back(n);
+  return gpus;
 }
 
 size_t parse_word(const std::string& what, const std::string& word,

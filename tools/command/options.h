@@ -79,6 +79,10 @@ void add_quantity(CLI::App* sub, const char* name, std::optional<Quantity>& valu
 // A whole number not below `least`.  Throws InputError E004 that names `option`.
 int64_t parse_count(std::string_view option, std::string_view text, int64_t least);
 
+// "64" is that number; "64..1024" are 64, 128, ... up to the second.  At least one, ascending.
+// Throws InputError E004.
+std::vector<int64_t> parse_gpus(const std::string& text);
+
 // Which of the `legal` words `word` is.  Throws InputError E004, "there is no WHAT 'WORD'", that
 // lists them; `what`: "--p2p", "import of".
 size_t parse_word(const std::string& what, const std::string& word,

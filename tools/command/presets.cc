@@ -53,13 +53,22 @@ std::string list_text(std::span<const PresetList> lists, const Terminal& termina
 }
 
 int presets_command(const Arguments& args, const Terminal& terminal) {
-  if (!args.kind.empty()) parse_word("kind of presets", args.kind, preset_kinds());
-  const std::vector<PresetList> lists = preset_lists(args.kind);
-  if (args.show.empty()) {
+  const bool is_kind = args.kind.empty() || std::ranges::count(preset_kinds(), args.kind) > 0;
+  const std::vector<PresetList> lists = preset_lists(is_kind ? args.kind : "");
+  std::string show = args.show;
+  if (!is_kind) {
+    // A name in place of a kind is one to show.
+    const bool is_name = std::ranges::any_of(lists, [&](const PresetList& list) {
+      return std::ranges::count(list.entries, args.kind, &PresetEntry::name) > 0;
+    });
+    if (!is_name || !show.empty()) parse_word("kind of presets", args.kind, preset_kinds());
+    show = args.kind;
+  }
+  if (show.empty()) {
     write_stdout(args.json ? presets_json(lists) : list_text(lists, terminal));
     return 0;
   }
-  const PresetEntry& entry = find_preset(args.show, lists);
+  const PresetEntry& entry = find_preset(show, lists);
   if (args.json)
     write_stdout(preset_json(entry));
   else
@@ -72,7 +81,8 @@ int presets_command(const Arguments& args, const Terminal& terminal) {
 void add_presets(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
       add_command(app, "presets", "List what has a name already", chosen, presets_command);
-  sub->add_option("KIND", args.kind, "models, gpus, clusters, software or schedules; else all")
+  sub->add_option("KIND", args.kind,
+                  "models, gpus, clusters, software or schedules, or a name to show; else all")
       ->option_text(" ");
   sub->add_option("--show", args.show, "print one of them whole: llama3-8b, zb-h1")
       ->option_text("NAME");

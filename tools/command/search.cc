@@ -6,7 +6,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -29,23 +28,9 @@ namespace {
 // "64", or "64..1024".
 void read_gpus(const std::string& text, SearchOptions& options) {
   if (text.empty()) return;
-  const auto wrong = [&] {
-    usage_error("E004", "'--gpus " + text + "' is no number of GPUs",
-                "a number, or two as in 64..1024, which is doubled from the first to the second");
-  };
-  const size_t dots = text.find("..");
-  const auto number = [&](std::string_view part) {
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
-    if (error != std::errc{} || end != part.data() + part.size() || n < 1 || n > 10'000'000)
-      wrong();
-    return n;
-  };
-  const std::string_view all = text;
-  options.fewest_gpus = number(all.substr(0, dots));
-  options.most_gpus =
-      dots == std::string::npos ? options.fewest_gpus : number(all.substr(dots + 2));
-  if (*options.most_gpus < *options.fewest_gpus) wrong();
+  const std::vector<int64_t> all = parse_gpus(text);
+  options.fewest_gpus = all.front();
+  options.most_gpus = all.back();
 }
 
 // What the options say of the section, as --set would.

@@ -23,9 +23,13 @@ int train_command(const Arguments& args, const Terminal& terminal) {
   if (!args.train.tokens.empty()) given.set.push_back("job.tokens=" + args.train.tokens);
   TrainOptions options;
   options.replicas = args.train.replicas.value_or(0);
+  if (options.replicas > kMostReplicas)
+    usage_error("E004", fmt::format("--replicas {} are too many", options.replicas),
+                fmt::format("at most {}", kMostReplicas));
   options.seed = static_cast<uint64_t>(args.train.seed.value_or(0));
   options.days = args.train.days;
-  for (const std::string& n : args.train.gpus) options.gpus.push_back(parse_count("--gpus", n, 1));
+  for (const std::string& n : args.train.gpus)
+    for (const int64_t gpus : parse_gpus(n)) options.gpus.push_back(gpus);
   check_page_options(args);
   const ScenarioDocument document = read_scenario(args.file, given);
   const TrainingResult result = train(document, options);
@@ -59,7 +63,8 @@ void add_train(CLI::App& app, Arguments& args, Command& chosen) {
       sub, "--price", args.gpu_price,
       [](const Value& v, std::string_view, Problems& problems) { return read_price(v, problems); },
       "of a GPU and hour, instead of job.price: 2.5USD/GPUh", "PRICE");
-  sub->add_option("--gpus", args.train.gpus, "also on so many GPUs: 8192,16384")
+  sub->add_option("--gpus", args.train.gpus,
+                  "also on so many GPUs: 8192,16384, or 1024..8192, doubled each time")
       ->delimiter(',')
       ->option_text("N,...");
   add_count(sub, "--replicas", args.train.replicas, 1,

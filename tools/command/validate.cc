@@ -12,6 +12,8 @@
 #include "report/json/writer.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/search/space.h"
+#include "scenarios/search/sweep.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/search_advice.h"
@@ -30,6 +32,20 @@ struct Verdict {
   std::vector<Diagnostic> errors;
 };
 
+// What `search` and `sweep` would say of their sections.
+void add_section_problems(std::vector<Diagnostic>& errors, const ScenarioDocument& document) {
+  const auto add = [&](const char* section, auto read) {
+    if (document.tree().find(section) == nullptr) return;
+    try {
+      read();
+    } catch (const InputError& e) {
+      errors.insert(errors.end(), e.diagnostics.begin(), e.diagnostics.end());
+    }
+  };
+  add("search", [&] { SearchSpace{document}; });
+  add("sweep", [&] { SweepSpace{document}; });
+}
+
 Verdict check(const std::string& file, const Arguments& args) {
   Verdict v;
   v.file = file;
@@ -40,7 +56,9 @@ Verdict check(const std::string& file, const Arguments& args) {
     v.trains = scenario.plan.trains();
     v.memory = forecast_memory(scenario);
     v.warnings = std::move(scenario.warnings);
-    add_job_problems(v.errors, read_scenario(file, args), &scenario);
+    const ScenarioDocument document = read_scenario(file, args);
+    add_job_problems(v.errors, document, &scenario);
+    add_section_problems(v.errors, document);
   } catch (const InputError& e) {
     v.errors = e.diagnostics;
     try {

@@ -20,6 +20,9 @@
 
 namespace stepcast {
 
+// Of a job: each rank has at least a few bytes.
+inline constexpr int64_t kMostGpus = 10'000'000;
+
 class ClusterGraph;
 
 struct Gpu {

@@ -19,13 +19,14 @@ std::string number(double x) {
 }
 
 // Keys that the arguments say beside those of said_by_megatron(), or that have a note of their own.
-constexpr std::array<std::string_view, 18> kSaidByArguments{"parallel.zero_exchange",
+constexpr std::array<std::string_view, 26> kSaidByArguments{"parallel.zero_exchange",
                                                             "parallel.vocab_multiple",
                                                             "parallel.cp_inner",
                                                             "schedule.p2p",
                                                             "overlap.pp_p2p",
                                                             "recompute",
                                                             "precision.own_grads",
+                                                            "precision.reduce",
                                                             "optimizer.clip",
                                                             "kernels.attention",
                                                             "kernels.dropout",
@@ -36,6 +37,13 @@ constexpr std::array<std::string_view, 18> kSaidByArguments{"parallel.zero_excha
                                                             "kernels.loss",
                                                             "kernels.gradient_accumulation_fusion",
                                                             "kernels.modules",
+                                                            "moe.dispatcher",
+                                                            "moe.capacity_factor",
+                                                            "moe.pad_to_capacity",
+                                                            "moe.grouped_gemm",
+                                                            "moe.permute_fusion",
+                                                            "moe.router_fusion",
+                                                            "moe.shared_overlap",
                                                             "offload"};
 
 class ArgumentWriter {
@@ -62,6 +70,8 @@ class ArgumentWriter {
       std::erase_if(said, [](std::string_view key) {
         return key == "schedule.p2p" || key == "overlap.pp_p2p";
       });
+    // Without a capacity nothing is padded to it.
+    if (!p_.moe.pad_to_capacity) std::erase(said, "moe.pad_to_capacity");
     for (const std::string& stated : stated_beside(s_, said)) note(stated + " is not written");
     std::string text = "#!/bin/bash\n";
     for (const std::string& n : result_.notes) text += "# " + n + '\n';
@@ -296,6 +306,11 @@ class ArgumentWriter {
     if (p.params == DType::bf16 && p.gradients == DType::bf16) add("--grad-reduce-in-bf16");
     if (p.params == DType::fp16 && p.gradients == DType::fp32)
       add("--accumulate-allreduce-grads-in-fp32");
+    if (p.reduce != p.gradients)
+      note(
+          fmt::format("Megatron reduces gradients in their own format; precision.reduce {} is not "
+                      "written",
+                      name_of(p.reduce)));
     if (p.gradients != DType::fp32 && p.gradients != p.params)
       note("Megatron keeps gradients in fp32 or in the format of the parameters");
     if (p.moments != DType::fp32) {
@@ -324,8 +339,14 @@ class ArgumentWriter {
     flag(p_.overlap.dp_grad, "--overlap-grad-reduce");
     flag(p_.overlap.dp_param, "--overlap-param-gather");
     if (p_.bucket_parameters > 0) add("--ddp-bucket-size", p_.bucket_parameters);
-    if (p_.overlap.tp == TpOverlap::pipelined) add("--tp-comm-overlap");
-    if (p_.overlap.tp == TpOverlap::bulk) {
+    // Megatron-LM's validate_args() refuses it without sequence parallelism.
+    const bool overlaps = p_.tp > 1 && p_.sp;
+    if (!overlaps && p_.tp > 1 && p_.overlap.tp == TpOverlap::pipelined)
+      note(
+          "Megatron overlaps tensor parallelism beside sequence parallelism alone; overlap.tp is "
+          "not written");
+    if (overlaps && p_.overlap.tp == TpOverlap::pipelined) add("--tp-comm-overlap");
+    if (overlaps && p_.overlap.tp == TpOverlap::bulk) {
       add("--tp-comm-overlap");
       add("--disable-tp-comm-overlap-ag");
       add("--disable-tp-comm-overlap-rs");
@@ -350,7 +371,12 @@ class ArgumentWriter {
     if (k.loss != Loss::megatron && !in_place)
       note("Megatron has a cross-entropy of its own over the shards of the vocabulary");
     if (k.fused_bias) note("Megatron adds biases in kernels of their own");
-    if (k.modules != Modules::transformer_engine) add("--transformer-impl local");
+    if (k.modules != Modules::transformer_engine && p_.cp > 1)
+      note(
+          "Megatron has context parallelism with Transformer Engine alone; kernels.modules is not "
+          "written");
+    else if (k.modules != Modules::transformer_engine)
+      add("--transformer-impl local");
     if (k.modules == Modules::torch) note("Megatron has modules of its own beside PyTorch's");
     if (k.host_waits != HostWaits::none)
       note("where the host waits follows from the version; kernels.host_waits is not written");

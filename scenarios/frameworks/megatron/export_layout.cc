@@ -208,17 +208,19 @@ std::optional<std::string> torchtitan_layout(const Scenario& s) {
   if (async) said.emplace_back("overlap.tp");
   for (const std::string_view key : {"overlap.dp_grad", "overlap.dp_param"}) said.push_back(key);
   for (std::string& more : stated_beside(s, said)) notes.push_back(std::move(more));
-  std::string text = comments(notes) +
-                     fmt::format(
-                         "[training]\nseq_len = {}\nlocal_batch_size = {}\nglobal_batch_size = {}\n"
-                         "mixed_precision_param = \"{}\"\n\n[parallelism]\n"
-                         "data_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
-                         "fsdp_reshard_after_forward = \"{}\"\ntensor_parallel_degree = {}\n"
-                         "enable_sequence_parallel = {}\ncontext_parallel_degree = {}\n",
-                         p.seq, p.pp > 1 ? p.global_batch / p.dp : p.micro_batch, p.global_batch,
-                         precision.params == DType::fp32 ? "float32" : "bfloat16", p.dp_replicate,
-                         p.dp / p.dp_replicate,
-                         p.sharding.reshard_after_forward ? "always" : "never", p.tp, p.sp, p.cp);
+  std::string text =
+      "# The layout alone: it goes over the file of a job, which names the model.\n" +
+      comments(notes) +
+      fmt::format(
+          "[training]\nseq_len = {}\nlocal_batch_size = {}\nglobal_batch_size = {}\n"
+          "mixed_precision_param = \"{}\"\n\n[parallelism]\n"
+          "data_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
+          "fsdp_reshard_after_forward = \"{}\"\ntensor_parallel_degree = {}\n"
+          "enable_sequence_parallel = {}\ncontext_parallel_degree = {}\n",
+          p.seq, p.pp > 1 ? p.global_batch / p.dp : p.micro_batch, p.global_batch,
+          precision.params == DType::fp32 ? "float32" : "bfloat16", p.dp_replicate,
+          p.dp / p.dp_replicate, p.sharding.reshard_after_forward ? "always" : "never", p.tp, p.sp,
+          p.cp);
   if (async) text += "enable_async_tensor_parallel = true\n";
   if (p.cp > 1)
     text += fmt::format("context_parallel_rotate_method = \"{}\"\n",
@@ -278,9 +280,10 @@ std::optional<std::string> nemo_overrides(const Scenario& s) {
     flag(name, p.overlap.dp_param);
   if (p.bucket_parameters > 0) number("ddp.bucket_size", p.bucket_parameters);
   if (s.model.experts > 0) flag("model.overlap_moe_expert_parallel_comm", p.overlap.ep);
-  const bool pieces = p.overlap.tp == TpOverlap::pipelined;
-  flag("model.tp_comm_overlap", pieces || p.overlap.tp == TpOverlap::bulk);
-  if (p.overlap.tp == TpOverlap::bulk) {
+  // Megatron-Core refuses it without sequence parallelism.
+  const TpOverlap overlap = p.tp > 1 && p.sp ? p.overlap.tp : TpOverlap::none;
+  flag("model.tp_comm_overlap", overlap == TpOverlap::pipelined || overlap == TpOverlap::bulk);
+  if (overlap == TpOverlap::bulk) {
     flag("model.tp_comm_overlap_ag", false);
     flag("model.tp_comm_overlap_rs", false);
   }
@@ -294,6 +297,8 @@ std::optional<std::string> nemo_overrides(const Scenario& s) {
   }
   std::vector<std::string> notes;
   text += bridge_precision(p.precision, notes);
+  if (overlap == TpOverlap::none && p.overlap.tp == TpOverlap::pipelined && p.tp > 1)
+    notes.emplace_back("overlap.tp: Megatron overlaps beside sequence parallelism alone");
   if (p.overlap.tp == TpOverlap::none && p.tp > 1)
     notes.emplace_back("overlap.tp none: Megatron's backward collectives run beside GEMMs");
   for (std::string& more : stated_beside(s, said_by_megatron(kSaidByBridge)))

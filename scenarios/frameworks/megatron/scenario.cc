@@ -66,8 +66,6 @@ SoftwareOfFile software_of(const ArgumentReader& a) {
   return {"megatron-lm-2021", "DDP_impl", until};
 }
 
-constexpr int64_t kMostGpus = 10'000'000;
-
 // How many GPUs ran, and which argument says so.
 struct JobGpus {
   int64_t gpus = 0;

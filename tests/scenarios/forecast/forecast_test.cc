@@ -106,5 +106,20 @@ TEST(Forecast, TracingDoesNotChangeTheAnswer) {
   EXPECT_EQ(forecast(scenario, traced).step_time, forecast(scenario).step_time);
 }
 
+TEST(Forecast, SizesThatNoGpuHoldsAreAnAnswer) {
+  const Result wide = forecast(load_scenario_text(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 8, vocab_multiple: 100000000}\n"
+      "batch: {global: 8, micro: 1, seq: 16}\n",
+      "wide.yaml"));
+  EXPECT_FALSE(wide.fits);
+  const Result experts = forecast(load_scenario_text(
+      "model: {preset: llama, num_hidden_layers: 1, hidden_size: 64, num_attention_heads: 1, "
+      "intermediate_size: 64, vocab_size: 64, num_experts: 32768, num_experts_per_tok: 1, "
+      "moe_intermediate_size: 64}\ncluster: {preset: dgx-h100, node: {gpus: 1}}\n"
+      "batch: {global: 1, micro: 1, seq: 1}\nmoe: {grouped_gemm: true}\n",
+      "experts.yaml"));
+  EXPECT_GT(experts.step_time, Time{});
+}
+
 }  // namespace
 }  // namespace stepcast::forecast_test

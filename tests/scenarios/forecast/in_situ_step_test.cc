@@ -37,6 +37,15 @@ TEST(InSituStep, IsTheForecastWithTheShippedValuesAndWithoutAny) {
   }
 }
 
+// Twenty replicas may take too many turns: what is asked is of one of them.
+TEST(InSituStep, OfSeveralReplicasIsATimeToo) {
+  const Scenario s = load_scenario(STEPCAST_SOURCE_DIR "/scenarios/examples/straggler.yaml");
+  const InSituStep step(s);
+  const double time =
+      to_seconds(step.time(in_situ_values(in_situ_parameters(), s.cluster.node, 0)));
+  EXPECT_NEAR(time, to_seconds(step_of(s)), 0.01 * time);
+}
+
 // The same E123 as of a forecast, not a failed check of the program's.
 TEST(InSituStep, RefusesWhatIsTooMuchToRun) {
   const Scenario s = load_scenario_text(

@@ -54,6 +54,16 @@ TEST(ExportLayout, TorchtitanHasNoOptimizerShardsAloneAndNoSelectiveModules) {
   EXPECT_TRUE(torchtitan_layout(load_with({{"parallel.zero", "3"}})).has_value());
 }
 
+TEST(ExportLayout, NemoOverlapsBesideSequenceParallelismAlone) {
+  const auto overrides = [](const char* sp) {
+    return nemo_overrides(
+               load_with({{"software", "nemo"}, {"parallel.tp", "2"}, {"parallel.sp", sp}}))
+        .value();
+  };
+  EXPECT_THAT(overrides("true"), HasSubstr("model.tp_comm_overlap=true\n"));
+  EXPECT_THAT(overrides("false"), HasSubstr("model.tp_comm_overlap=false\n"));
+}
+
 TEST(ExportLayout, NemoIsToldSizesAndUnevenStages) {
   const auto text = nemo_overrides(load_with({{"model.num_hidden_layers", "6"},
                                               {"model.preset", "llama3-8b"},

@@ -166,6 +166,34 @@ TEST(ExportMegatron, WhatASoftwareProfileSetsIsWritten) {
   EXPECT_THAT(export_megatron(s).notes, IsEmpty());
 }
 
+TEST(ExportMegatron, WhatMegatronRefusesIsNotWritten) {
+  const auto exported = [](const std::string& parallel, const std::string& more) {
+    return export_megatron(testing::load("model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {" +
+                                         parallel + "}\n" + more + kBatch));
+  };
+  for (const char* parallel : {"tp: 1", "tp: 2, sp: false"})
+    EXPECT_THAT(exported(parallel, "software: nemo\n").text,
+                ::testing::Not(HasSubstr("--tp-comm-overlap")));
+  EXPECT_THAT(exported("tp: 2, sp: false", "software: nemo\n").notes,
+              ::testing::Contains(HasSubstr("overlap.tp")));
+  EXPECT_THAT(exported("tp: 2", "software: nemo\n").text, HasSubstr("--tp-comm-overlap"));
+  const ExportedArguments ring = exported("tp: 2, cp: 2, zero: 1", "software: torchtitan\n");
+  EXPECT_THAT(ring.text, ::testing::Not(HasSubstr("--transformer-impl local")));
+  EXPECT_THAT(ring.notes, ::testing::Contains(HasSubstr("kernels.modules")));
+}
+
+TEST(ExportMegatron, NotesDoNotContradictTheArguments) {
+  const ExportedArguments experts = export_megatron(
+      testing::load("model: mixtral-8x7b\nsoftware: nemo\ncluster: dgx-h100 x 4\n"
+                    "parallel: {ep: 8, pp: 4, zero: 1}\n"
+                    "precision: {preset: bf16-mixed, grads: bf16, reduce: bf16}\n"
+                    "moe: {dispatcher: alltoall, capacity_factor: 1.0, pad_to_capacity: true, "
+                    "grouped_gemm: true, permute_fusion: true}\n" +
+                    kBatch));
+  for (const char* said : {"moe.", "precision.reduce"})
+    EXPECT_THAT(experts.notes, ::testing::Not(::testing::Contains(HasSubstr(said)))) << said;
+}
+
 TEST(ExportMegatron, IsAScriptOfOneCommand) {
   const std::string text =
       export_megatron(testing::load("model: llama3-8b\ncluster: dgx-h100 x 2\n" + kBatch)).text;

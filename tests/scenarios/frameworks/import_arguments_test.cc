@@ -26,9 +26,10 @@ TEST(PythonList, ReadsWhatPatternsOfLayersAreWrittenIn) {
 }
 
 TEST(PythonList, RefusesEverythingElse) {
-  for (const char* text : {"", "[0", "[0]*[1]", "[0]+1", "(1", "1 2", "__import__('os')", "[[0]]",
-                           "[0]*1000000", "1/0", "-1", "[0]*1000*1000", "1.5", "0x10", "1__0", "_1",
-                           "1_", "999999999*999999999*999999999"}) {
+  for (const char* text :
+       {"", "[0", "[0]*[1]", "[0]+1", "(1", "1 2", "__import__('os')", "[[0]]", "[0]*1000000",
+        "1/0", "-1", "[0]*1000*1000", "1.5", "0x10", "1__0", "_1", "1_",
+        "999999999*999999999*999999999", "[0,0,0,0]*(4*536870912*536870912*4)"}) {
     EXPECT_FALSE(python_list(text)) << text;
     EXPECT_FALSE(python_whole(text)) << text;
   }

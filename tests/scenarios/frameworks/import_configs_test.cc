@@ -855,6 +855,17 @@ TEST(ImportAccelerate, TwoSizesOfOneThingAreRefusedByName) {
         ElementsAre(HasSubstr("are two sizes of one thing")));
 }
 
+TEST(ImportAccelerate, DegreesWithoutACountOfProcessesAreRefused) {
+  EXPECT_THAT(
+      testing::failure_of([&] {
+        import_run(
+            accelerate("distributed_type: FSDP\n"
+                       "parallelism_config: {parallelism_config_tp_size: 8}\n"));
+      }).lines,
+      ElementsAre(HasSubstr(
+          "'num_processes', which is not given, is no multiple of the 8 GPUs of a replica")));
+}
+
 TEST(ImportAccelerate, TheTypeOfTheJobMayBeInLowerCase) {
   for (const char* type : {"deepspeed", "DEEPSPEED"})
     EXPECT_EQ(value_of(import_run(accelerate(

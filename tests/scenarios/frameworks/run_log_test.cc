@@ -123,6 +123,24 @@ TEST(RunLog, WithoutItsArgumentsSaysWhatItMeasuredAndWhatComparesThat) {
             "E330 E331");
 }
 
+TEST(RunLog, OfMegatronSaysTheMostThatIsAllocatedAndReserved) {
+  std::string log;
+  for (const char* reserved : {"3000.0", "4000.5"})
+    log += fmt::format(
+        " iteration 5/ 50 | elapsed time per iteration (ms): 4150.0 | global batch size: 64 |\n"
+        "[Rank 0] (after 5 iterations) memory (MB) | allocated: 10.0 | max allocated: 2000.0 | "
+        "reserved: 4.0 | max reserved: {}\n",
+        reserved);
+  const LogMeasurement found = measured_in_log("x.log", log);
+  const auto value = [&](const char* key) {
+    for (const auto& [name, text] : found.set)
+      if (name == key) return text;
+    return std::string();
+  };
+  EXPECT_EQ(value("peak_memory"), "2097152000B");
+  EXPECT_EQ(value("reserved_memory"), "4194828288B");
+}
+
 TEST(RunLog, OtherTextsAreNoLogs) {
   EXPECT_EQ(kind_of_log(""), "");
   EXPECT_EQ(kind_of_log(import_sample("bridge.yaml")), "");

@@ -786,6 +786,27 @@ TEST(Search, EnergyNeedsThePowerOfTheGpu) {
   }
 }
 
+// torchtitan shards by FSDP alone and beside a pipeline keeps what it has gathered.
+TEST(Search, OfTorchtitanLayoutsShardBesideAPipelineToo) {
+  const std::string head =
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\nsoftware: torchtitan\n"
+      "cluster: dgx-h100 x 2\nbatch: {global: 32, seq: 2048}\n";
+  // What a file says of its own layout is no choice for another.
+  const std::string file = head + "parallel: {tp: 2, reshard_after_forward: true}\n";
+  for (const std::string& text : {head, file}) {
+    const SearchSpace space(document(text + "search: {space: {parallel.cp: 1, batch.micro: 1}}\n"));
+    bool piped = false;
+    const SearchSpace::Layouts all = space.layouts();
+    for (const Layout& l : all.all) {
+      EXPECT_EQ(l.zero, 3);
+      const auto s = std::get<Scenario>(space.scenario(l));
+      EXPECT_EQ(s.plan.sharding.reshard_after_forward, l.pp == 1);
+      piped = piped || (l.pp > 1 && space.dp_of(l) > 1);
+    }
+    EXPECT_TRUE(piped);
+  }
+}
+
 TEST(Search, NothingFitsSaysWhatIsNearest) {
   const std::string text =
       "model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n";
