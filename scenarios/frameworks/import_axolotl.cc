@@ -66,8 +66,8 @@ void axolotl_batch(Importing& i) {
   if (cp > 1) i.draft.set("parallel.cp", cp, i.a.origin("context_parallel_size"));
   if (copies > 1) i.draft.set("parallel.dp_replicate", copies, i.a.origin("dp_replicate_size"));
   i.draft.set("batch.micro", micro, i.a.origin("micro_batch_size", "axolotl's default: 1"));
-  i.draft.set("batch.global", micro * steps * dp,
-              i.a.origin("gradient_accumulation_steps", "micro_batch_size x replicas"));
+  i.draft.derive("batch.global", {DerivedBatch::Rule::microbatches, steps, dp},
+                 i.a.origin("gradient_accumulation_steps", "micro_batch_size x replicas"));
   if (i.a.given("sequence_len"))
     i.draft.set("batch.seq", i.a.whole("sequence_len", 1), i.a.origin("sequence_len"));
   else

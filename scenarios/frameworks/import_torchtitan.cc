@@ -196,8 +196,10 @@ void titan_batch_in_sequences(Importing& i, const TitanSizes& s) {
   if (a.given(global) && a.word(global) != "-1")
     i.draft.set("batch.global", a.whole(global, 1), a.origin(global));
   else if (local < 1'000'000'000)
-    i.draft.set("batch.global", local * s.dp(),
-                {"local_batch_size on each of the dp ranks", a.mark(local_name)});
+    i.draft.derive("batch.global",
+                   s.pp > 1 ? DerivedBatch{DerivedBatch::Rule::sequences, local, s.dp()}
+                            : DerivedBatch{DerivedBatch::Rule::microbatches, 1, s.dp()},
+                   {"local_batch_size on each of the dp ranks", a.mark(local_name)});
 }
 
 void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
@@ -220,8 +222,8 @@ void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
     const int64_t microbatches = s.pp > 1 ? a.whole(count_name, s.pp) : 1;
     if (microbatches < 1 || microbatches > 1'000'000)
       return a.refuse(count_name, "must be from 1 to 10^6");
-    i.draft.set("batch.global", micro * s.dp() * microbatches,
-                {"one microbatch a replica and pass", a.mark(micro_name)});
+    i.draft.derive("batch.global", {DerivedBatch::Rule::microbatches, microbatches, s.dp()},
+                   {"one microbatch a replica and pass", a.mark(micro_name)});
   }
 }
 

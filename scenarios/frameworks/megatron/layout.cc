@@ -246,10 +246,12 @@ class LayoutDraft {
       write_last_batch();
     else if (const int64_t gas = a_.whole("gas", 1);
              gas > 1 && gas < 1'000'000 && micro >= 1 && micro < 1'000'000)
-      draft_.set("batch.global", micro * gas * s_.dp,
-                 Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
+      draft_.derive(
+          "batch.global", {DerivedBatch::Rule::microbatches, gas, s_.dp},
+          Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
     else if (micro >= 1 && micro < 1'000'000)
-      draft_.set("batch.global", micro * s_.dp, "Megatron's default: one microbatch a replica");
+      draft_.derive("batch.global", {DerivedBatch::Rule::microbatches, 1, s_.dp},
+                    "Megatron's default: one microbatch a replica");
     // With an encoder of text or images, --seq-length is that of the encoder; other programs do not
     // read the decoder's.
     const bool has_encoder = s_.encodes_and_decodes || s_.sees_images;
