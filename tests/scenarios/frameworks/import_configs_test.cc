@@ -1153,6 +1153,44 @@ TEST(ImportBridge, RecipesOfMixedPrecisionHaveNames) {
   }
 }
 
+// A file without a model is laid over a recipe, whose defaults are not Megatron's.
+TEST(ImportBridge, WhatARecipeSetsIsAssumedOfAFileThatChangesOne) {
+  const std::string file =
+      "model: {seq_length: 4096, tensor_model_parallel_size: 2}\n"
+      "train: {global_batch_size: 8, micro_batch_size: 1}\n";
+  const auto changed = [&](const std::string& more) {
+    ImportRequest r = request("bridge", file + more);
+    r.set = {{"model", "llama3-8b"}};
+    return import_run(r);
+  };
+  const ImportedRun run = changed("");
+  for (const auto& [path, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"precision.preset", "bf16-mixed"},
+           {"parallel.zero", "1"},
+           {"overlap.dp_grad", "true"},
+           {"overlap.dp_param", "true"},
+           {"kernels.dropout.hidden", "0"},
+           {"kernels.dropout.attention", "0"},
+           {"kernels.fused_cross_entropy", "true"}})
+    EXPECT_EQ(value_of(run, path), value) << path;
+  EXPECT_THAT(notes(run), HasSubstr("bf16 true, use_distributed_optimizer true"));
+
+  const ImportedRun states = changed(
+      "mixed_precision: bf16_with_fp8_current_scaling_mixed\n"
+      "ddp: {use_distributed_optimizer: false, overlap_param_gather: false}\n");
+  EXPECT_EQ(value_of(states, "precision.preset"), "fp8-tensorwise");
+  EXPECT_EQ(value_of(states, "parallel.zero"), "0");
+  EXPECT_EQ(value_of(states, "overlap.dp_param"), "");
+  EXPECT_THAT(notes(states), Not(HasSubstr("bf16 true")));
+  EXPECT_EQ(value_of(changed("mixed_precision: fp16_mixed\n"), "precision.preset"), "fp16-mixed");
+  EXPECT_EQ(value_of(changed("mixed_precision: null\n"), "precision.preset"), "fp32");
+
+  const ImportedRun tuning = changed("checkpoint: {pretrained_checkpoint: /x}\n");
+  EXPECT_EQ(value_of(tuning, "overlap.dp_grad"), "");
+  EXPECT_EQ(value_of(tuning, "parallel.zero"), "1");
+  EXPECT_THAT(notes(imported("bridge", import_sample("bridge.yaml"))), Not(HasSubstr("recipe")));
+}
+
 TEST(ImportBridge, LayoutMayBeAListOfStages) {
   const ImportedRun run = imported(
       "bridge",
