@@ -153,6 +153,17 @@ void deepspeed_precision(Importing& i) {
                    "the file leaves it to the Trainer; -s precision.preset=fp16-mixed");
   const bool bf16 = !auto_bf16 && i.a.flag("bf16.enabled");
   const bool fp16 = !auto_fp16 && i.a.flag("fp16.enabled");
+  // Apex: at O2 parameters are in fp16 and the optimizer's in fp32, at O1 only products are in fp16
+  // (https://nvidia.github.io/apex/amp.html).
+  if (i.a.flag("amp.enabled")) {
+    const std::string level = i.a.word("amp.opt_level", "O1");
+    if (level == "O2")
+      return i.draft.set_text("precision.preset", "fp16-mixed", i.a.origin("amp.opt_level"));
+    if (level != "O0")
+      i.draft.left_out(fmt::format("amp.opt_level {} (some kernels in fp16)", level));
+    return i.draft.set_text("precision.preset", "fp32",
+                            i.a.origin("amp.opt_level", "Apex' default: O1"));
+  }
   if (bf16 || fp16)
     i.draft.set_text("precision.preset", bf16 ? "bf16-mixed" : "fp16-mixed",
                      i.a.origin(bf16 ? "bf16.enabled" : "fp16.enabled"));
@@ -217,6 +228,8 @@ constexpr CostArgument kDeepSpeedRun[] = {
 
     {"bf16.enabled", "precision.preset", As::code(deepspeed_precision), "bfloat16.enabled"},
     {"fp16.enabled", "precision.preset"},
+    {"amp.enabled", "precision.preset"},
+    {"amp.opt_level", "precision.preset"},
     {"activation_checkpointing.partition_activations", "recompute.distribute",
      As::code(deepspeed_checkpoints)},
     {"gradient_clipping", "optimizer.clip", As::code(deepspeed_clip)},

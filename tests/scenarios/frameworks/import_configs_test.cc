@@ -487,6 +487,39 @@ TEST(ImportNemoDefaults, OfTheLauncherTheStageThatTrainsIsRead) {
   EXPECT_THAT(notes(two), HasSubstr("stages: fine_tuning is read, peft is left out"));
 }
 
+TEST(ImportNemo, WhatIsKeptInFp8IsWhatTheFileSays) {
+  const auto kept = [](const std::string& model) {
+    return value_of(imported("nemo", nemo("  transformer_engine: true\n" + model)),
+                    "precision.fp8_params");
+  };
+  EXPECT_EQ(kept("  fp8: true\n  fp8_params: true\n"), "true");
+  EXPECT_EQ(kept("  fp8: true\n  fp8_params: false\n"), "false");
+  EXPECT_EQ(kept("  fp8: true\n"), "false");
+  EXPECT_EQ(kept(""), "");
+}
+
+TEST(ImportNemo, ShardingOfFsdpKeepsParametersWhereOnlyGradientsAreSplit) {
+  const ImportedRun grad = imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: grad\n"));
+  EXPECT_EQ(value_of(grad, "parallel.zero"), "3");
+  EXPECT_EQ(value_of(grad, "parallel.reshard_after_forward"), "false");
+  const ImportedRun full = imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: full\n"));
+  EXPECT_EQ(value_of(full, "parallel.reshard_after_forward"), "");
+  EXPECT_THAT(notes(imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: hybrid\n"))),
+              HasSubstr("model.fsdp_sharding_strategy hybrid: not modelled, left out"));
+  EXPECT_THAT(notes(imported("nemo", nemo("  fsdp: false\n  fsdp_sharding_strategy: hybrid\n"))),
+              Not(HasSubstr("fsdp")));
+}
+
+TEST(ImportNemo, OptimizersOfOtherKindsAreLeftOutByName) {
+  const ImportedRun run = imported("nemo", nemo("  optim: {name: adafactor}\n"));
+  EXPECT_EQ(value_of(run, "optimizer.kind"), "");
+  EXPECT_THAT(notes(run), HasSubstr("model.optim.name adafactor: not modelled, left out"));
+  for (const char* name : {"fused_adam", "distributed_fused_adam", "mcore_distributed_optim"})
+    EXPECT_EQ(value_of(imported("nemo", nemo("  optim: {name: " + std::string(name) + "}\n")),
+                       "optimizer.kind"),
+              "adam");
+}
+
 TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
   EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
   EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
@@ -1381,6 +1414,18 @@ ImportRequest deepspeed(const std::string& text) {
   r.model_file = "config.json";
   r.model_text = import_sample("llama3_8b.config.json");
   return r;
+}
+
+TEST(ImportDeepSpeed, ApexSaysThePrecisionToo) {
+  const auto of = [](const std::string& amp) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, \"amp\": " + amp + "}"));
+  };
+  EXPECT_EQ(value_of(of(R"({"enabled": true, "opt_level": "O2"})"), "precision.preset"),
+            "fp16-mixed");
+  const ImportedRun products = of(R"({"enabled": true})");
+  EXPECT_EQ(value_of(products, "precision.preset"), "fp32");
+  EXPECT_THAT(notes(products), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
+  EXPECT_THAT(notes(of(R"({"enabled": false, "opt_level": "O2"})")), Not(HasSubstr("amp")));
 }
 
 TEST(ImportDeepSpeed, EveryFieldHasItsPlace) {
