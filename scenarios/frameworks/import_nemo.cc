@@ -19,6 +19,7 @@
 #include "scenarios/frameworks/interpolation.h"
 #include "scenarios/frameworks/megatron/import.h"
 #include "scenarios/frameworks/nemo_purpose.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -161,8 +162,13 @@ class NemoFile {
     if (is_null(from) || has(name)) return;
     put({std::move(name), from.written, from.value});
   }
+  // What a value means in Megatron's words; comments say what the file has, too.
   void add_word(const char* name, const char* value, const Argument& from) {
-    if (!has(name)) put({name, from.written, word_value(value, from.value.mark)});
+    if (has(name)) return;
+    const bool same = from.value.text == value || lower_case(from.value.text) == value;
+    const char* then = std::string_view(value) == "true" ? "" : ":";
+    put({name, same ? from.written : fmt::format("{} {}{}", from.written, from.value.text, then),
+         word_value(value, from.value.mark)});
   }
   void ignore(const Argument& a) { put({std::string(kNoEffect), a.written, a.value}); }
 

@@ -514,6 +514,8 @@ TEST(ImportNemo, OptimizersOfOtherKindsAreLeftOutByName) {
   const ImportedRun run = imported("nemo", nemo("  optim: {name: adafactor}\n"));
   EXPECT_EQ(value_of(run, "optimizer.kind"), "");
   EXPECT_THAT(notes(run), HasSubstr("model.optim.name adafactor: not modelled, left out"));
+  EXPECT_THAT(imported("nemo", nemo("  optim: {name: distributed_fused_adam}\n")).scenario,
+              HasSubstr("kind: adam  # model.optim.name distributed_fused_adam: adam"));
   for (const char* name : {"fused_adam", "distributed_fused_adam", "mcore_distributed_optim"})
     EXPECT_EQ(value_of(imported("nemo", nemo("  optim: {name: " + std::string(name) + "}\n")),
                        "optimizer.kind"),
