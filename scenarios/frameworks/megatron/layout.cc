@@ -391,6 +391,14 @@ class LayoutDraft {
       zero = fmt::format("{}", a_.whole("zero_stage", 0));
       why = a_.origin("zero_stage");
       if (zero == "3") draft_.set_text("parallel.fsdp", "deepspeed", why);
+      // DeepSpeed's pipeline trains in bf16 with a BF16_Optimizer, which splits masters and moments
+      // over the replicas and holds all gradients (deepspeed/runtime/engine.py,
+      // _do_optimizer_sanity_check(), and bf16_optimizer.py).  Megatron-DeepSpeed builds a pipeline
+      // of one stage, too, unless it is told not to.
+      if (zero == "0" && a_.flag("bf16") && a_.flag("pipeline_parallel", true)) {
+        zero = "1";
+        why.text += ", --bf16: BF16_Optimizer splits its states";
+      }
     }
     if (!why.text.empty()) draft_.set("parallel.zero", zero, why);
     const int64_t instances = a_.whole("num_distributed_optimizer_instances", 1);

@@ -1095,6 +1095,11 @@ TEST(ImportMegatron, FilesOfOldVersionsNameTheirSoftware) {
               HasSubstr("is assumed: Megatron-LM had --DDP-impl local until August 2023\n"));
   EXPECT_EQ(value_of(with("--deepspeed --zero-stage 1"), "parallel.zero"), "1");
   EXPECT_EQ(value_of(with("--zero-stage 1"), "parallel.zero"), "");
+  // DeepSpeed's pipeline splits the states of the optimizer in bf16, whatever the stage.
+  EXPECT_EQ(value_of(with("--deepspeed --zero-stage 0 --bf16"), "parallel.zero"), "1");
+  EXPECT_EQ(
+      value_of(with("--deepspeed --zero-stage 0 --bf16 --no-pipeline-parallel"), "parallel.zero"),
+      "0");
   // The user's cluster stays.
   ImportRequest r =
       testing::request("megatron-args", "pretrain_gpt.py " + kSmall + "--DDP-impl local");
