@@ -854,6 +854,43 @@ TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
 }
 
+TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
+  const auto of = [](const std::string& optimizer, const std::string& more) {
+    return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
+  };
+  const std::string fsdp = "fsdp: [full_shard]\n";
+  EXPECT_EQ(value_of(of("adamw_bnb_8bit", fsdp), "precision.moments"), "int8");
+  EXPECT_EQ(value_of(of("paged_adamw_32bit", ""), "precision.moments"), "fp32");
+  EXPECT_EQ(value_of(of("adamw_torch_fused", fsdp), "precision.moments"), "");
+  EXPECT_EQ(value_of(of("adamw_torch_fused", fsdp), "optimizer.kernel"), "fused");
+  const ImportedRun four = of("adamw_torch_4bit", fsdp);
+  EXPECT_EQ(value_of(four, "precision.moments"), "int8");
+  EXPECT_THAT(notes(four), HasSubstr("optimizer adamw_torch_4bit: its moments of 4 bits count"));
+  EXPECT_THAT(notes(of("adafactor", fsdp)),
+              HasSubstr("optimizer adafactor: not modelled, left out"));
+  EXPECT_THAT(of("muon", fsdp).unsupported, HasSubstr("muon"));
+}
+
+TEST(ImportAxolotl, OnlyShardedTrainingKeepsParametersInFp32) {
+  const ImportedRun plain = import_run(axolotl("bf16: auto\n"));
+  EXPECT_EQ(value_of(plain, "precision.master"), "false");
+  EXPECT_EQ(value_of(plain, "precision.grads"), "bf16");
+  EXPECT_EQ(value_of(plain, "precision.moments"), "bf16");
+  for (const char* sharded : {"fsdp: [full_shard]\n", "deepspeed: zero3_bf16.json\n"})
+    EXPECT_EQ(
+        value_of(import_run(axolotl(std::string("bf16: true\n") + sharded)), "precision.master"),
+        "")
+        << sharded;
+}
+
+TEST(ImportAxolotl, ProductsMayBeInFp8) {
+  const ImportedRun run =
+      import_run(axolotl("fp8: true\nfp8_enable_fsdp_float8_all_gather: true\nfsdp_version: 2\n"));
+  EXPECT_EQ(value_of(run, "precision.preset"), "fp8-tensorwise");
+  EXPECT_THAT(notes(run), HasSubstr("fp8_enable_fsdp_float8_all_gather: not modelled, left out"));
+  EXPECT_EQ(testing::unknown(run), "");
+}
+
 TEST(ImportAxolotl, TrainingOfAPartOfTheParametersIsRefused) {
   EXPECT_THAT(testing::failure_of([] {
                 import_run(axolotl("unfrozen_parameters: [lm_head.weight]\n"));
