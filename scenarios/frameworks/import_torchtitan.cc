@@ -264,6 +264,16 @@ void titan_precision(Importing& i) {
     origin = i.a.origin(older);
   }
   i.draft.set_text("precision.preset", preset, origin);
+  // "all parameters, gradients, and optimizer states in bfloat16, without an extra copy of fp32
+  // weights" (torchtitan/config/job_config.py, Training.dtype).
+  const char* stored = "training.dtype";
+  if (i.a.word(stored, "float32") != "bfloat16") return;
+  i.draft.set_text("precision.grads", "bf16", i.a.origin(stored));
+  i.draft.set("precision.master", false, i.a.origin(stored));
+  i.draft.set_text("precision.moments", "bf16", i.a.origin(stored));
+  const char* reduce = "training.mixed_precision_reduce";
+  if (i.a.word(reduce) != "bfloat16")
+    i.draft.set_text("precision.reduce", "fp32", i.a.origin(reduce, kTitanDefault));
 }
 
 void titan_recompute(Importing& i) {
@@ -351,7 +361,7 @@ constexpr CostArgument kTorchtitan[] = {
     {"parallelism.pipeline_parallel_microbatches", "batch.micro", As::left_out("none|1"),
      "experimental.pipeline_parallel_microbatches"},
     {"model.norm_type", "model.normalization", As::left_out("rmsnorm|fused_rmsnorm")},
-    {"training.dtype", "precision.preset", As::left_out("float32")},
+    {"training.dtype", "precision.master"},
     {"training.mixed_precision_reduce", "precision.reduce", As::word("bfloat16=bf16|*=")},
     {"activation_checkpoint.mode", "recompute.granularity", As::code(titan_recompute),
      "activation_checkpoint.type|activation_checkpoint._type"},
@@ -360,6 +370,7 @@ constexpr CostArgument kTorchtitan[] = {
     {"optimizer.name", "optimizer.kind", As::lower()},
     {"optimizer.implementation", "optimizer.kernel", As::code(titan_optimizer_kernel)},
     {"optimizer.fused", "optimizer.kernel"},
+    {"optimizer.early_step_in_backward", "optimizer", As::left_out("false")},
     {"training.enable_cpu_offload", "offload.parameters", As::flag("true|false=")},
     {"parallelism.enable_async_tensor_parallel", "overlap.tp",
      As::flag("true=pipelined|false=").with("parallelism.tensor_parallel_degree"),

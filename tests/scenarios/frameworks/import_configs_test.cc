@@ -1306,6 +1306,26 @@ TEST(ImportTorchtitan, EveryFieldHasItsPlace) {
   EXPECT_THAT(notes(run), HasSubstr("compile.enable: not modelled"));
 }
 
+TEST(ImportTorchtitan, WhatIsStoredInBf16IsSoThroughout) {
+  const auto of = [](const std::string& training, const std::string& optimizer) {
+    return imported("torchtitan", R"({"model": {"name": "llama3", "flavor": "8B"}, )"
+                                  R"("training": {)" +
+                                      training + R"(}, "optimizer": {)" + optimizer + "}}");
+  };
+  const ImportedRun run = of(R"("dtype": "bfloat16", "mixed_precision_reduce": "bfloat16")",
+                             R"("early_step_in_backward": true)");
+  EXPECT_EQ(value_of(run, "precision.grads"), "bf16");
+  EXPECT_EQ(value_of(run, "precision.reduce"), "bf16");
+  EXPECT_EQ(value_of(run, "precision.master"), "false");
+  EXPECT_EQ(value_of(run, "precision.moments"), "bf16");
+  EXPECT_THAT(notes(run), HasSubstr("optimizer.early_step_in_backward: not modelled, left out"));
+  EXPECT_THAT(notes(run), Not(HasSubstr("training.dtype")));
+  EXPECT_EQ(value_of(of(R"("dtype": "bfloat16")", ""), "precision.reduce"), "fp32");
+  const ImportedRun wide = of(R"("dtype": "float32")", R"("early_step_in_backward": false)");
+  EXPECT_EQ(value_of(wide, "precision.master"), "");
+  EXPECT_THAT(notes(wide), Not(HasSubstr("early_step")));
+}
+
 TEST(ImportTorchtitan, OptimizersKernelIsTheOneNamedAndFusedByDefault) {
   const auto kernel = [](const std::string& optimizer) {
     return value_of(imported("torchtitan", R"({"model": {"name": "llama3", "flavor": "8B"}, )"
