@@ -627,6 +627,22 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
             "5000");
 }
 
+TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
+  const std::string sizes =
+      " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--micro-batch-size 1 --global-batch-size 16 --vocab-size 1000 --mock 1\n";
+  const ImportedRun run =
+      imported("megatron-args",
+               "ARGS=(--container-image x.sqsh --container-mounts /a,/b)\n"
+               "srun -l \"${ARGS[@]}\" --nodes=2 torchrun --nproc-per-node 8 --odd 1 "
+               "pretrain_gpt.py" +
+                   sizes);
+  EXPECT_THAT(unknown(run), Not(HasSubstr("--container")));
+  EXPECT_THAT(unknown(run), HasSubstr("--odd"));
+  EXPECT_THAT(unknown(run), HasSubstr("--mock"));
+  EXPECT_EQ(run.gpus, 16);
+}
+
 TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {
   const std::string block = "--recompute-granularity full --recompute-method block ";
   EXPECT_EQ(value_of(with(block + "--recompute-num-layers 9999"), "recompute.layers"),

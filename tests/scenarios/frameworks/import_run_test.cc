@@ -45,6 +45,18 @@ TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
   EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
 }
 
+TEST(ImportRun, AKeyThatIsNullIsOfNoUnknownCost) {
+  std::string text = import_sample("nanotron.yaml");
+  const size_t at = text.find("  model_config:\n");
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at + 16, "    odd_part: null\n    odd_size: 3\n");
+  const ImportedRun run = imported("nanotron", text + "odd:\nodd_number: 4\n");
+  EXPECT_THAT(testing::unknown(run), HasSubstr("odd_size@"));
+  EXPECT_THAT(testing::unknown(run), HasSubstr("odd_number@"));
+  EXPECT_THAT(testing::unknown(run), Not(HasSubstr("odd_part@")));
+  EXPECT_THAT(testing::unknown(run), Not(HasSubstr("odd@")));
+}
+
 // A file that says the accumulation, and what a step then is on the replicas that there are.
 struct Accumulating {
   std::string kind, text;
