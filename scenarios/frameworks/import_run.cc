@@ -240,7 +240,7 @@ std::optional<int64_t> replicas_of(const std::string& scenario) {
   FieldValues values(std::move(root), "", problems);
   std::vector<std::string> warnings;
   const std::optional<Cluster> cluster = resolve_cluster(values, problems, warnings);
-  if (!cluster) return {};
+  if (!cluster || problems.any()) return {};
   const auto size = [&](KeyOf<int64_t> key) { return values.has(key) ? values.whole(key) : 1; };
   const int64_t of_one = saturating_product(
       saturating_product(size("parallel.tp"), size("parallel.cp")), size("parallel.pp"));
