@@ -20,11 +20,21 @@ Value embedded_list(std::string_view file) {
   return {};
 }
 
-// Whether `name` is `pattern`, in letters of any case; "Llama-2-*" is any that begins so.
+// In lower case and without the hyphens that people leave out or put elsewhere: "Llama2-7b-hf".
+std::string spelt_plainly(std::string_view name) {
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
+  return plain;
+}
+
+// Whether `name` is `pattern`, however it is spelt; "Llama-2-*" is any that begins so, but
+// "Qwen3-*" no Qwen3.5.
 bool is_named(std::string_view name, std::string_view pattern) {
-  const std::string low = lower_case(pattern);
-  if (!low.ends_with('*')) return lower_case(name) == low;
-  return lower_case(name).starts_with(std::string_view(low).substr(0, low.size() - 1));
+  const std::string plain = spelt_plainly(pattern), spelt = spelt_plainly(name);
+  if (!plain.ends_with('*')) return spelt == plain;
+  const std::string_view begins = std::string_view(plain).substr(0, plain.size() - 1);
+  if (!spelt.starts_with(begins)) return false;
+  return !pattern.ends_with("-*") || spelt.substr(begins.size(), 1) != ".";
 }
 
 // The parts of a path that name the tokenizer: the last one, and its folder where that is a file of

@@ -83,9 +83,10 @@ void accelerate_job(Importing& i) {
                              fmt::format("at most {} sequences of a replica and step, and {} x "
                                          "batch.micro {} are more",
                                          kMostProcesses, i.a.why(steps), micro));
-  i.draft.assume("batch.global", fmt::format("{}", gpus / one * accumulated * micro),
-                 fmt::format("micro batch x {} x replicas; -s batch.global=N",
-                             i.a.given(steps) ? i.a.why(steps) : "1"));
+  i.draft.assume_derived("batch.global",
+                         {DerivedBatch::Rule::microbatches, accumulated, gpus / one},
+                         fmt::format("micro batch x {} x replicas; -s batch.global=N",
+                                     i.a.given(steps) ? i.a.why(steps) : "1"));
   i.draft.assume("batch.seq", fmt::format("{}", usual_sequence(i.max_positions)),
                  script + "; -s batch.seq=N");
 }

@@ -275,7 +275,8 @@ ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_
   for (const Argument& a : arguments) {
     const Match m = match(table, a.name);
     if (m.row == nullptr) {
-      if (without_effect(list, a.name))
+      // What is stated to be unset is not there, whatever it would do.
+      if (without_effect(list, a.name) || a.value.kind == Value::Kind::null)
         ++ignored_;
       else
         unknown_.push_back({a.written, a.value.mark});

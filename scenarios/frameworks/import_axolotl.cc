@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/hub_names.h"
@@ -66,13 +67,21 @@ void axolotl_batch(Importing& i) {
   if (cp > 1) i.draft.set("parallel.cp", cp, i.a.origin("context_parallel_size"));
   if (copies > 1) i.draft.set("parallel.dp_replicate", copies, i.a.origin("dp_replicate_size"));
   i.draft.set("batch.micro", micro, i.a.origin("micro_batch_size", "axolotl's default: 1"));
-  i.draft.set("batch.global", micro * steps * dp,
-              i.a.origin("gradient_accumulation_steps", "micro_batch_size x replicas"));
+  i.draft.derive("batch.global", {DerivedBatch::Rule::microbatches, steps, dp},
+                 i.a.origin("gradient_accumulation_steps", "micro_batch_size x replicas"));
   if (i.a.given("sequence_len"))
     i.draft.set("batch.seq", i.a.whole("sequence_len", 1), i.a.origin("sequence_len"));
   else
     i.draft.assume("batch.seq", fmt::format("{}", usual_sequence(i.max_positions)),
                    "the file does not say sequence_len; -s batch.seq=N");
+}
+
+bool axolotl_has_fsdp(const Importing& i) {
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"fsdp", "fsdp_config.sharding_strategy",
+                                         "fsdp_config.fsdp_version", "fsdp_version",
+                                         "fsdp_config.reshard_after_forward"},
+      [&](const char* name) { return i.a.given(name); });
 }
 
 void axolotl_sharding(Importing& i) {
@@ -95,10 +104,7 @@ void axolotl_sharding(Importing& i) {
       i.draft.left_out(fmt::format("what {} moves to the host's memory", i.a.why(file)));
     return;
   }
-  const bool fsdp = i.a.given("fsdp") || i.a.given("fsdp_config.sharding_strategy") ||
-                    i.a.given("fsdp_config.fsdp_version") || i.a.given("fsdp_version") ||
-                    i.a.given("fsdp_config.reshard_after_forward");
-  if (!fsdp) return;
+  if (!axolotl_has_fsdp(i)) return;
   const char* by = i.a.given("fsdp")                            ? "fsdp"
                    : i.a.given("fsdp_version")                  ? "fsdp_version"
                    : i.a.given("fsdp_config.sharding_strategy") ? "fsdp_config.sharding_strategy"
@@ -132,14 +138,65 @@ void axolotl_sharding(Importing& i) {
 void axolotl_precision(Importing& i) {
   const std::string bf16 = lower_case(i.a.word("bf16", "auto"));
   const std::string fp16 = lower_case(i.a.word("fp16", "false"));
-  if (bf16 == "auto")
-    i.draft.set_text("precision.preset", "bf16-mixed",
-                     i.a.origin("bf16", "axolotl's default: auto"));
-  else if (bf16 == "true" || bf16 == "full")
-    i.draft.set_text("precision.preset", "bf16-mixed", i.a.origin("bf16"));
+  const bool in_bf16 = bf16 == "auto" || bf16 == "true" || bf16 == "full";
+  const Origin of_bf16 = i.a.origin("bf16", "axolotl's default: auto");
+  if (i.a.flag("fp8"))  // torchao's Float8LinearConfig (core/trainers/base.py)
+    i.draft.set_text("precision.preset", "fp8-tensorwise", i.a.origin("fp8"));
+  else if (in_bf16)
+    i.draft.set_text("precision.preset", "bf16-mixed", of_bf16);
   else
     i.draft.set_text("precision.preset", fp16 == "true" ? "fp16-mixed" : "fp32",
                      i.a.origin(fp16 == "true" ? "fp16" : "bf16"));
+  // The model is loaded in bf16 (torch_dtype in utils/config/__init__.py and loaders/model.py).
+  // Only FSDP and DeepSpeed keep parameters in fp32 then: Accelerate's prepare_model() upcasts for
+  // FSDP.
+  if (!in_bf16 || axolotl_has_fsdp(i) || i.a.given("deepspeed")) return;
+  const std::string why = "parameters are loaded in bf16, and without FSDP stay so";
+  i.draft.set_text("precision.grads", "bf16", why);
+  i.draft.set("precision.master", false, why);
+  i.draft.set_text("precision.moments", "bf16", why);
+}
+
+// Names of transformers' OptimizerNames (training_args.py) and axolotl's CustomSupportedOptimizers
+// (utils/schemas/enums.py) that are Adam.
+struct AxolotlAdam {
+  std::string_view name;
+  std::string_view moments{};  // of their own, else those of the parameters
+  std::string_view remark{};
+};
+constexpr std::string_view kWholeEmbedding =
+    "the moments of embeddings, which bitsandbytes keeps in fp32, count as 8 bits";
+constexpr std::string_view kOfFourBits = "its moments of 4 bits count as 8 bits";
+constexpr AxolotlAdam kAxolotlAdam[] = {
+    {"adamw_torch"},
+    {"adamw_torch_fused"},
+    {"adamw_hf"},
+    {"paged_adamw", "fp32"},
+    {"paged_adamw_32bit", "fp32"},
+    {"adamw_8bit", "int8", kWholeEmbedding},
+    {"adamw_bnb_8bit", "int8", kWholeEmbedding},
+    {"paged_adamw_8bit", "int8", kWholeEmbedding},
+    {"adamw_torch_8bit", "int8"},
+    {"ao_adamw_8bit", "int8"},
+    {"ao_adamw_fp8", "fp8"},
+    {"adamw_torch_4bit", "int8", kOfFourBits},
+    {"ao_adamw_4bit", "int8", kOfFourBits},
+};
+
+void axolotl_optimizer(Importing& i) {
+  const char* name = "optimizer";
+  const std::string kind = lower_case(i.a.word(name, "adamw_torch_fused"));
+  const auto* const adam = std::ranges::find(kAxolotlAdam, kind, &AxolotlAdam::name);
+  if (adam == std::end(kAxolotlAdam))
+    return i.draft.set_text("optimizer.kind", kind, i.a.origin(name));
+  i.draft.set_text("optimizer.kind", "adamw",
+                   i.a.origin(name, "axolotl's default: adamw_torch_fused"));
+  if (kind == "adamw_torch_fused")
+    i.draft.set_text("optimizer.kernel", "fused",
+                     i.a.origin(name, "axolotl's default: adamw_torch_fused"));
+  if (!adam->moments.empty())
+    i.draft.set_text("precision.moments", adam->moments, i.a.origin(name));
+  if (!adam->remark.empty()) i.draft.note(fmt::format("{}: {}", i.a.why(name), adam->remark));
 }
 
 void axolotl_recompute(Importing& i) {
@@ -186,6 +243,9 @@ constexpr CostArgument kAxolotl[] = {
      "fsdp_config.fsdp_offload_params"},
     {"bf16", "precision.preset", As::code(axolotl_precision), "bfloat16"},
     {"fp16", "precision.preset", As::input(), "float16"},
+    {"fp8", "precision.preset"},
+    {"fp8_enable_fsdp_float8_all_gather", "precision.fp8_params", As::left_out("false")},
+    {"optimizer", "optimizer.kind", As::code(axolotl_optimizer)},
     {"gradient_checkpointing", "recompute.granularity", As::code(axolotl_recompute)},
     {"attn_implementation", "kernels.attention", As::code(axolotl_kernels)},
     {"flash_attention", "kernels.attention"},

@@ -100,6 +100,64 @@ void add_recipe(const Value& recipe, std::vector<Argument>& all) {
   add("fp8_recipe", scaling);
 }
 
+// What recipes set that a file is laid over.  Of
+// https://github.com/NVIDIA-NeMo/Megatron-Bridge (August 2026), src/megatron/bridge/:
+// recipes/common.py, _pretrain_common() and _sft_common(): bf16_mixed of
+// training/mixed_precision.py (gradients in fp32), overlap of the first alone, an optimizer of
+// recipes/utils/optimizer_utils.py, which is distributed (training/config.py makes the section ddp
+// agree with it); models/*_bridge.py and, of attention, the model's config.json: no dropout;
+// models/gpt_provider.py: the fused loss.
+struct RecipeDefault {
+  const char* name;
+  const char* value;
+  bool of_pretraining = false;  // not of fine-tuning
+};
+constexpr RecipeDefault kRecipe[] = {
+    {"bf16", "true"},
+    {"use_distributed_optimizer", "true"},
+    {"overlap_grad_reduce", "true", true},
+    {"overlap_param_gather", "true", true},
+    {"hidden_dropout", "0"},
+    {"attention_dropout", "0"},
+    {"cross_entropy_loss_fusion", "true"},
+};
+
+// Whether the file is no whole configuration, but what a recipe is changed by: all of those say the
+// sizes of the model.
+bool is_override(const std::vector<Argument>& arguments) {
+  return std::ranges::none_of(arguments, [](const Argument& a) {
+    return a.name == "num_layers" || a.name == "hidden_size";
+  });
+}
+
+// Adds what the recipe says where the file says nothing.  Returns how many arguments that are.
+int64_t add_recipe_defaults(const Value& file, std::vector<Argument>& arguments,
+                            ScenarioDraft& draft) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(arguments, [&](const Argument& a) { return a.name == name; });
+  };
+  const Value* checkpoint = file.find("checkpoint");
+  const bool tunes = checkpoint != nullptr && checkpoint->find("pretrained_checkpoint") != nullptr;
+  const Value* precision = file.find("mixed_precision");
+  const bool names_precision = has("fp16") || (precision != nullptr && !precision->is_mapping());
+  std::vector<Argument> added;
+  std::string said;
+  for (const RecipeDefault& d : kRecipe) {
+    if (has(d.name) || (tunes && d.of_pretraining)) continue;
+    if (names_precision && std::string_view(d.name) == "bf16") continue;
+    added.push_back(
+        {d.name, fmt::format("Megatron-Bridge's recipes: {}", d.name), word_value(d.value, {})});
+    said += fmt::format("{}{} {}", said.empty() ? "" : ", ", d.name, d.value);
+  }
+  arguments.insert(arguments.begin(), added.begin(), added.end());
+  if (!said.empty())
+    draft.note(
+        fmt::format("the file changes a recipe, which is not read: {} are assumed, as in "
+                    "Megatron-Bridge's {} recipes; what else it sets, the layout too, -s states",
+                    said, tunes ? "fine-tuning" : "pretraining"));
+  return std::ssize(added);
+}
+
 class BridgeFile {
  public:
   // The arguments of the file under Megatron's names.
@@ -234,6 +292,8 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
   if (in.problems.any()) return;
   BridgeFile bridge;
   std::vector<Argument> arguments = bridge.read(file);
+  // What is assumed is nothing that the file says.
+  if (is_override(arguments)) counts.used -= add_recipe_defaults(file, arguments, draft);
   draft_megatron_file(arguments, in, cluster, draft, counts);
   for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
   if (written != in.file) draft_measured(in, draft, counts);

@@ -47,7 +47,7 @@ void deepspeed_batch(Importing& i) {
   if (i.in.problems.any()) return;
   if (stated > 0 && steps > kMostSequences / stated)
     return a.refuse("gradient_accumulation_steps", "is too large");
-  int64_t dp = 1, micro = stated;
+  int64_t dp = 1;
   std::string why = "train_batch_size = micro batch x accumulation x replicas";
   if (global > 0 && stated > 0 && !is_auto(i, "gradient_accumulation_steps")) {
     if (global % (stated * steps) != 0)
@@ -76,12 +76,17 @@ void deepspeed_batch(Importing& i) {
     draft.set("parallel.cp", cp, a.origin("sequence_parallel_size"));
     draft.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
   }
-  if (micro == 0) micro = global > 0 ? std::max<int64_t>(1, global / (steps * dp)) : 1;
-  draft.set("batch.micro", micro,
-            a.origin("train_micro_batch_size_per_gpu", "what is left for one microbatch"));
-  draft.set(
-      "batch.global", global > 0 ? global : micro * steps * dp,
-      global > 0 ? a.origin("train_batch_size") : Origin("micro batch x accumulation x replicas"));
+  const Origin of_micro =
+      a.origin("train_micro_batch_size_per_gpu", "what is left for one microbatch");
+  if (stated > 0 || global == 0)
+    draft.set("batch.micro", std::max<int64_t>(1, stated), of_micro);
+  else
+    draft.derive("batch.micro", {DerivedBatch::Rule::split, steps, dp}, of_micro);
+  if (global > 0)
+    draft.set("batch.global", global, a.origin("train_batch_size"));
+  else
+    draft.derive("batch.global", {DerivedBatch::Rule::microbatches, steps, dp},
+                 "micro batch x accumulation x replicas");
   draft.assume("batch.seq", fmt::format("{}", usual_sequence(i.max_positions)),
                "DeepSpeed's file does not say how long sequences are; -s batch.seq=N");
 }
@@ -148,6 +153,17 @@ void deepspeed_precision(Importing& i) {
                    "the file leaves it to the Trainer; -s precision.preset=fp16-mixed");
   const bool bf16 = !auto_bf16 && i.a.flag("bf16.enabled");
   const bool fp16 = !auto_fp16 && i.a.flag("fp16.enabled");
+  // Apex: at O2 parameters are in fp16 and the optimizer's in fp32, at O1 only products are in fp16
+  // (https://nvidia.github.io/apex/amp.html).
+  if (i.a.flag("amp.enabled")) {
+    const std::string level = i.a.word("amp.opt_level", "O1");
+    if (level == "O2")
+      return i.draft.set_text("precision.preset", "fp16-mixed", i.a.origin("amp.opt_level"));
+    if (level != "O0")
+      i.draft.left_out(fmt::format("amp.opt_level {} (some kernels in fp16)", level));
+    return i.draft.set_text("precision.preset", "fp32",
+                            i.a.origin("amp.opt_level", "Apex' default: O1"));
+  }
   if (bf16 || fp16)
     i.draft.set_text("precision.preset", bf16 ? "bf16-mixed" : "fp16-mixed",
                      i.a.origin(bf16 ? "bf16.enabled" : "fp16.enabled"));
@@ -212,6 +228,8 @@ constexpr CostArgument kDeepSpeedRun[] = {
 
     {"bf16.enabled", "precision.preset", As::code(deepspeed_precision), "bfloat16.enabled"},
     {"fp16.enabled", "precision.preset"},
+    {"amp.enabled", "precision.preset"},
+    {"amp.opt_level", "precision.preset"},
     {"activation_checkpointing.partition_activations", "recompute.distribute",
      As::code(deepspeed_checkpoints)},
     {"gradient_clipping", "optimizer.clip", As::code(deepspeed_clip)},

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/schema/keys.h"
+#include "sim/saturating.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -44,6 +46,14 @@ bool known(std::string_view path, const std::string& value) {
     if (dot == 0) break;
   }
   return false;
+}
+
+std::string assumed(const std::string& why) {
+  return fmt::format("assumed: {}", why);
+}
+
+std::string assumption(const std::string& path, const std::string& value, const std::string& why) {
+  return fmt::format("{}: {} is assumed: {}", path, value, why);
 }
 
 }  // namespace
@@ -114,8 +124,40 @@ void ScenarioDraft::set_text(const std::string& path, std::string_view text, con
 
 void ScenarioDraft::assume(const std::string& path, const std::string& value,
                            const std::string& why) {
-  set(path, value, fmt::format("assumed: {}", why));
-  note(fmt::format("{}: {} is assumed: {}", path, value, why));
+  set(path, value, assumed(why));
+  note(assumption(path, value, why));
+}
+
+void ScenarioDraft::derive(const std::string& path, DerivedBatch how, const Origin& origin) {
+  put({path, "1", {escape_text(origin.text), origin.mark}, how});
+}
+
+void ScenarioDraft::assume_derived(const std::string& path, DerivedBatch how,
+                                   const std::string& why) {
+  derive(path, how, assumed(why));
+  note(assumption(path, "1", why));
+}
+
+void ScenarioDraft::settle_batch(std::optional<int64_t> replicas) {
+  const auto size = [&](std::string_view path) -> int64_t {
+    const auto v = std::ranges::find(values_, path, &DraftValue::path);
+    return v == values_.end() ? 1 : python_whole(v->value).value_or(1);
+  };
+  for (DraftValue& v : values_) {
+    if (!v.derived) continue;
+    const int64_t each =
+        saturating_product(v.derived->count, replicas.value_or(v.derived->replicas));
+    const bool splits = v.derived->rule == DerivedBatch::Rule::split;
+    const bool by_micro = v.derived->rule == DerivedBatch::Rule::microbatches;
+    const std::string settled = fmt::format(
+        "{}", splits ? std::max<int64_t>(1, size("batch.global") / std::max<int64_t>(1, each))
+                     : saturating_product(each, by_micro ? size("batch.micro") : 1));
+    for (std::string& n : notes_) {
+      const std::string begin = assumption(v.path, v.value, {});
+      if (n.starts_with(begin)) n = assumption(v.path, settled, n.substr(begin.size()));
+    }
+    v.value = std::move(settled);
+  }
 }
 
 void ScenarioDraft::override_with(const std::string& path, const std::string& value) {

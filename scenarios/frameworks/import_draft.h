@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,10 +21,24 @@ struct Origin {
   Mark mark;
 };
 
+// How a size of the batch that a file does not state follows from what it does state, `count`.
+// Frameworks reckon it when the job starts, from the replicas that there then are.
+struct DerivedBatch {
+  enum class Rule : uint8_t {
+    microbatches,  // batch.global = count x batch.micro x replicas
+    sequences,     // batch.global = count x replicas
+    split,         // batch.micro = batch.global / (count x replicas)
+  };
+  Rule rule = Rule::microbatches;
+  int64_t count = 1;     // of a replica and step: microbatches (split, too) or sequences
+  int64_t replicas = 1;  // as the file has them, or as they are assumed
+};
+
 struct DraftValue {
   std::string path;
   std::string value;  // YAML on one line
   Origin origin;
+  std::optional<DerivedBatch> derived{};
 };
 
 struct DraftText {
@@ -42,6 +57,13 @@ class ScenarioDraft {
   void set_text(const std::string& path, std::string_view text, const Origin& origin);
   // As set(), for what the file does not say: a note tells the user, too.
   void assume(const std::string& path, const std::string& value, const std::string& why);
+  // A size of the batch that settle_batch() works out.  The first is set; the second is assumed, so
+  // that a note tells the user, too.
+  void derive(const std::string& path, DerivedBatch how, const Origin& origin);
+  void assume_derived(const std::string& path, DerivedBatch how, const std::string& why);
+  // Works the derived sizes of the batch out, for a job of so many replicas; nothing: those of the
+  // file.  REQUIRES: whatever the user states has been said.
+  void settle_batch(std::optional<int64_t> replicas);
   // A value that the user states; the notes about what was assumed for it go.
   void override_with(const std::string& path, const std::string& value);
   // Tells the user something, once.

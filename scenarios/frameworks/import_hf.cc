@@ -125,7 +125,9 @@ std::optional<ConfigModel> draft_config_model(const Value& file, const ImportSou
   for (const Member& m : config.model.members) {
     if (m.key == "model_type") continue;
     const ConfigKey key = find_config_key(*family, m.key);
-    if (key.use == KeyUse::unknown) {
+    if (key.use == KeyUse::unknown && m.value.kind == Value::Kind::null) {
+      ++counts.ignored;  // a part that the model does not have
+    } else if (key.use == KeyUse::unknown) {
       counts.unknown.push_back(
           {m.key, m.key_mark, std::string(closest(m.key, config_vocabulary()))});
     } else if (key.use == KeyUse::ignored) {

@@ -34,9 +34,9 @@ void nanotron_global_batch(Importing& i) {
   if (steps < 1 || steps > kMostRanks)
     return i.a.refuse(name, fmt::format("must be from 1 to {}", kMostRanks));
   if (i.in.problems.any()) return;
-  i.draft.set("batch.global",
-              i.a.whole("tokens.micro_batch_size", 1) * steps * i.a.whole("parallelism.dp", 1),
-              {fmt::format("{} x micro_batch_size x dp", i.a.why(name)), i.a.mark(name)});
+  i.draft.derive("batch.global",
+                 {DerivedBatch::Rule::microbatches, steps, i.a.whole("parallelism.dp", 1)},
+                 {fmt::format("{} x micro_batch_size x dp", i.a.why(name)), i.a.mark(name)});
 }
 
 void nanotron_gradients(Importing& i) {

@@ -19,6 +19,7 @@
 #include "scenarios/frameworks/interpolation.h"
 #include "scenarios/frameworks/megatron/import.h"
 #include "scenarios/frameworks/nemo_purpose.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -59,6 +60,12 @@ constexpr NemoName kNemoNames[] = {
     {"data.micro_batch_size", "micro_batch_size"},
     {"optim.config.use_distributed_optimizer", "use_distributed_optimizer"},
     {"optim.config.clip_grad", "clip_grad"},
+    {"optim.config.optimizer", "optimizer"},
+    {"model.fp8_params", "fp8_param_gather"},
+    {"trainer.plugins.fp8", "fp8"},
+    {"trainer.plugins.fp8_recipe", "fp8_recipe"},
+    {"trainer.plugins.fp8_params", "fp8_param_gather"},
+    {"trainer.plugins.fp8_param_gather", "fp8_param_gather"},
 };
 
 // Of NeMo 1 these do nothing to the step, wherever they stand: how the data is read, what is saved,
@@ -117,6 +124,8 @@ class NemoFile {
   // Keys of the model that Megatron has no argument for.
   void draft(ScenarioDraft& draft) const {
     if (sees_) draft.left_out("model.mm_cfg");
+    if (hybrid_ && has("use_torch_fsdp2"))
+      draft.left_out(fmt::format("{} {}", hybrid_->written, hybrid_->value.text));
     if (!all_devices_.empty())
       draft.note(
           fmt::format("cluster.node: {} means all GPUs of a node, 8 are assumed", all_devices_));
@@ -153,8 +162,13 @@ class NemoFile {
     if (is_null(from) || has(name)) return;
     put({std::move(name), from.written, from.value});
   }
+  // What a value means in Megatron's words; comments say what the file has, too.
   void add_word(const char* name, const char* value, const Argument& from) {
-    if (!has(name)) put({name, from.written, word_value(value, from.value.mark)});
+    if (has(name)) return;
+    const bool same = from.value.text == value || lower_case(from.value.text) == value;
+    const char* then = std::string_view(value) == "true" ? "" : ":";
+    put({name, same ? from.written : fmt::format("{} {}{}", from.written, from.value.text, then),
+         word_value(value, from.value.mark)});
   }
   void ignore(const Argument& a) { put({std::string(kNoEffect), a.written, a.value}); }
 
@@ -182,7 +196,17 @@ class NemoFile {
     if (n == "model.optim.name") {
       if (v == "distributed_fused_adam" || v == "mcore_distributed_optim")
         add_word("use_distributed_optimizer", "true", a);
-      add_word("optimizer", v.find("sgd") != std::string::npos ? "sgd" : "adam", a);
+      // Names of Adam's kinds in nemo/core/optim/optimizers.py and of Megatron's.
+      constexpr std::array<std::string_view, 6> kAdam{
+          "adam",
+          "adamw",
+          "fused_adam",
+          "megatron_fused_adam",
+          "distributed_fused_adam",
+          "mcore_distributed_optim",
+      };
+      const bool adam = std::ranges::find(kAdam, v) != kAdam.end();
+      if (adam || !is_null(a)) add_word("optimizer", adam ? "adam" : v.c_str(), a);
       if (v == "distributed_fused_adam") add_word("overlap_grad_reduce", "true", a);
       return true;
     }
@@ -215,6 +239,12 @@ class NemoFile {
     }
     if (n == "model.mcore_customization_config.new_decoder_architecture") {
       two_norms_ = v == "True" || v == "true";
+      return true;
+    }
+    if (n == "model.fsdp_sharding_strategy") {  // NLPFSDPStrategy in nlp/parts/nlp_overrides.py
+      if (v == "grad") add_word("torch_fsdp2_reshard_after_forward", "false", a);
+      if (v == "hybrid") hybrid_ = a;
+      if (v != "grad") ignore(a);
       return true;
     }
     if (n == "model.fsdp") {
@@ -366,8 +396,11 @@ class NemoFile {
     }
   }
 
-  // NeMo 1 builds layers of Transformer Engine only where the file says so.
+  // NeMo 1 builds layers of Transformer Engine, and keeps weights in fp8, only where the file says
+  // so (megatron_gpt_model.py: get('fp8_params', False)).
   void add_defaults() {
+    if (has("fp8") && !has("fp8_param_gather"))
+      put({"fp8_param_gather", "NeMo 1's default: fp8_params", word_value("false", {})});
     if (has("transformer_impl")) return;
     if (engine_)
       add_word("transformer_impl", "transformer_engine", *engine_);
@@ -384,6 +417,7 @@ class NemoFile {
   bool of_falcon_ = false;            // layers that may stand side by side; no others read that
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side
   bool two_norms_ = false;            // ... each with a norm of its own
+  std::optional<Argument> hybrid_;    // what says that each node has a copy
   std::optional<Argument> engine_, own_layers_;  // what says that layers are Transformer Engine's
 };
 

@@ -337,12 +337,18 @@ void neox_batch(Importing& i) {
   draft_cluster(i.cluster, dp * tp * pp, why, i.draft);
   i.draft.set("parallel.tp", tp, i.a.origin("model_parallel_size"));
   i.draft.set("parallel.pp", pp, i.a.origin("pipe_parallel_size"));
-  i.draft.set(
-      "batch.micro", batch.micro,
+  const Origin of_micro =
       i.a.origin("train_micro_batch_size_per_gpu",
-                 given.global > 0 ? "train_batch_size / replicas / accumulation" : "default"));
-  i.draft.set("batch.global", batch.global,
-              i.a.origin("train_batch_size", "micro batch x accumulation x replicas"));
+                 given.global > 0 ? "train_batch_size / replicas / accumulation" : "default");
+  if (given.micro == 0 && given.global > 0)
+    i.draft.derive("batch.micro", {DerivedBatch::Rule::split, batch.steps, dp}, of_micro);
+  else
+    i.draft.set("batch.micro", batch.micro, of_micro);
+  const Origin of_global = i.a.origin("train_batch_size", "micro batch x accumulation x replicas");
+  if (given.global > 0)
+    i.draft.set("batch.global", batch.global, of_global);
+  else
+    i.draft.derive("batch.global", {DerivedBatch::Rule::microbatches, batch.steps, dp}, of_global);
 }
 
 void neox_precision(Importing& i) {

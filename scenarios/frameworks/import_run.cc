@@ -10,8 +10,12 @@
 #include "scenarios/cluster_section.h"
 #include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/resolve/resolve.h"
 #include "scenarios/scenario.h"
+#include "scenarios/schema/tree.h"
+#include "scenarios/schema/values.h"
 #include "sim/check.h"
+#include "sim/saturating.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -225,6 +229,26 @@ bool says_the_run(std::span<const std::pair<std::string, std::string>> set) {
 
 namespace {
 
+// How many replicas of the model a scenario trains, its batch not looked at; nothing where that
+// cannot be made out.
+std::optional<int64_t> replicas_of(const std::string& scenario) {
+  Problems problems;
+  Value root = parse_yaml(problems, problems.add_source({"written", scenario}));
+  if (problems.any() || !apply_cluster_presets(root, problems)) return {};
+  std::erase_if(root.members,
+                [](const Member& m) { return m.key != "cluster" && m.key != "parallel"; });
+  FieldValues values(std::move(root), "", problems);
+  std::vector<std::string> warnings;
+  const std::optional<Cluster> cluster = resolve_cluster(values, problems, warnings);
+  if (!cluster || problems.any()) return {};
+  const auto size = [&](KeyOf<int64_t> key) { return values.has(key) ? values.whole(key) : 1; };
+  const int64_t of_one = saturating_product(
+      saturating_product(size("parallel.tp"), size("parallel.cp")), size("parallel.pp"));
+  const int64_t gpus = cluster->gpus();
+  if (of_one < 1 || gpus % of_one != 0) return {};
+  return gpus / of_one;
+}
+
 // What was assumed, to the last problem: it may explain why the run is refused.
 [[noreturn]] void rethrow_with_notes(InputError error, const std::vector<std::string>& notes) {
   std::string& note = error.diagnostics.back().note;
@@ -256,6 +280,7 @@ ImportedRun import_run(const ImportRequest& request) {
                    request.cluster, draft, counts);
   for (std::string& warning : warnings) draft.note(std::move(warning));
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
+  draft.settle_batch(replicas_of(draft.text({}).text));
   try {
     problems.throw_if_any();
   } catch (InputError& e) {

@@ -196,8 +196,10 @@ void titan_batch_in_sequences(Importing& i, const TitanSizes& s) {
   if (a.given(global) && a.word(global) != "-1")
     i.draft.set("batch.global", a.whole(global, 1), a.origin(global));
   else if (local < 1'000'000'000)
-    i.draft.set("batch.global", local * s.dp(),
-                {"local_batch_size on each of the dp ranks", a.mark(local_name)});
+    i.draft.derive("batch.global",
+                   s.pp > 1 ? DerivedBatch{DerivedBatch::Rule::sequences, local, s.dp()}
+                            : DerivedBatch{DerivedBatch::Rule::microbatches, 1, s.dp()},
+                   {"local_batch_size on each of the dp ranks", a.mark(local_name)});
 }
 
 void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
@@ -220,8 +222,8 @@ void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
     const int64_t microbatches = s.pp > 1 ? a.whole(count_name, s.pp) : 1;
     if (microbatches < 1 || microbatches > 1'000'000)
       return a.refuse(count_name, "must be from 1 to 10^6");
-    i.draft.set("batch.global", micro * s.dp() * microbatches,
-                {"one microbatch a replica and pass", a.mark(micro_name)});
+    i.draft.derive("batch.global", {DerivedBatch::Rule::microbatches, microbatches, s.dp()},
+                   {"one microbatch a replica and pass", a.mark(micro_name)});
   }
 }
 
@@ -262,6 +264,16 @@ void titan_precision(Importing& i) {
     origin = i.a.origin(older);
   }
   i.draft.set_text("precision.preset", preset, origin);
+  // "all parameters, gradients, and optimizer states in bfloat16, without an extra copy of fp32
+  // weights" (torchtitan/config/job_config.py, Training.dtype).
+  const char* stored = "training.dtype";
+  if (i.a.word(stored, "float32") != "bfloat16") return;
+  i.draft.set_text("precision.grads", "bf16", i.a.origin(stored));
+  i.draft.set("precision.master", false, i.a.origin(stored));
+  i.draft.set_text("precision.moments", "bf16", i.a.origin(stored));
+  const char* reduce = "training.mixed_precision_reduce";
+  if (i.a.word(reduce) != "bfloat16")
+    i.draft.set_text("precision.reduce", "fp32", i.a.origin(reduce, kTitanDefault));
 }
 
 void titan_recompute(Importing& i) {
@@ -349,7 +361,7 @@ constexpr CostArgument kTorchtitan[] = {
     {"parallelism.pipeline_parallel_microbatches", "batch.micro", As::left_out("none|1"),
      "experimental.pipeline_parallel_microbatches"},
     {"model.norm_type", "model.normalization", As::left_out("rmsnorm|fused_rmsnorm")},
-    {"training.dtype", "precision.preset", As::left_out("float32")},
+    {"training.dtype", "precision.master"},
     {"training.mixed_precision_reduce", "precision.reduce", As::word("bfloat16=bf16|*=")},
     {"activation_checkpoint.mode", "recompute.granularity", As::code(titan_recompute),
      "activation_checkpoint.type|activation_checkpoint._type"},
@@ -358,6 +370,7 @@ constexpr CostArgument kTorchtitan[] = {
     {"optimizer.name", "optimizer.kind", As::lower()},
     {"optimizer.implementation", "optimizer.kernel", As::code(titan_optimizer_kernel)},
     {"optimizer.fused", "optimizer.kernel"},
+    {"optimizer.early_step_in_backward", "optimizer", As::left_out("false")},
     {"training.enable_cpu_offload", "offload.parameters", As::flag("true|false=")},
     {"parallelism.enable_async_tensor_parallel", "overlap.tp",
      As::flag("true=pipelined|false=").with("parallelism.tensor_parallel_degree"),

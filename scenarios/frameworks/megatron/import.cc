@@ -200,6 +200,7 @@ constexpr CostArgument kMegatron[] = {
      "torch_fsdp2_no_reshard_after_forward"},
     {"data_parallel_sharding_strategy", "parallel.zero"},
     {"zero_stage", "parallel.zero"},
+    {"pipeline_parallel", "parallel.zero"},  // --no-pipeline-parallel
     {"optimizer", "optimizer.kind"},
     {"clip_grad", "optimizer.clip"},
     {"optimizer_cpu_offload", "offload.optimizer", As::input(), "cpu_optimizer"},

@@ -246,10 +246,12 @@ class LayoutDraft {
       write_last_batch();
     else if (const int64_t gas = a_.whole("gas", 1);
              gas > 1 && gas < 1'000'000 && micro >= 1 && micro < 1'000'000)
-      draft_.set("batch.global", micro * gas * s_.dp,
-                 Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
+      draft_.derive(
+          "batch.global", {DerivedBatch::Rule::microbatches, gas, s_.dp},
+          Origin(fmt::format("micro batch x {} x replicas", a_.why("gas")), a_.mark("gas")));
     else if (micro >= 1 && micro < 1'000'000)
-      draft_.set("batch.global", micro * s_.dp, "Megatron's default: one microbatch a replica");
+      draft_.derive("batch.global", {DerivedBatch::Rule::microbatches, 1, s_.dp},
+                    "Megatron's default: one microbatch a replica");
     // With an encoder of text or images, --seq-length is that of the encoder; other programs do not
     // read the decoder's.
     const bool has_encoder = s_.encodes_and_decodes || s_.sees_images;
@@ -389,6 +391,14 @@ class LayoutDraft {
       zero = fmt::format("{}", a_.whole("zero_stage", 0));
       why = a_.origin("zero_stage");
       if (zero == "3") draft_.set_text("parallel.fsdp", "deepspeed", why);
+      // DeepSpeed's pipeline trains in bf16 with a BF16_Optimizer, which splits masters and moments
+      // over the replicas and holds all gradients (deepspeed/runtime/engine.py,
+      // _do_optimizer_sanity_check(), and bf16_optimizer.py).  Megatron-DeepSpeed builds a pipeline
+      // of one stage, too, unless it is told not to.
+      if (zero == "0" && a_.flag("bf16") && a_.flag("pipeline_parallel", true)) {
+        zero = "1";
+        why.text += ", --bf16: BF16_Optimizer splits its states";
+      }
     }
     if (!why.text.empty()) draft_.set("parallel.zero", zero, why);
     const int64_t instances = a_.whole("num_distributed_optimizer_instances", 1);

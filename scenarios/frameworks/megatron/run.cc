@@ -87,7 +87,11 @@ class RunDraft {
                  a_.origin("accumulate_allreduce_grads_in_fp32"));
     }
     if (a_.flag("use_precision_aware_optimizer")) write_optimizer_formats();
-    copy_if_on("fp8_param_gather", "precision.fp8_params");
+    // What the profile of the software says of such recipes gives way to what the file says.
+    if (a_.flag("fp8_param_gather") ||
+        (a_.given("fp8_param_gather") && (a_.given("fp8") || a_.given("fp4"))))
+      draft_.set("precision.fp8_params", a_.flag("fp8_param_gather"),
+                 a_.origin("fp8_param_gather"));
     copy_if_on("first_last_layers_bf16", "precision.first_last_bf16");
   }
 

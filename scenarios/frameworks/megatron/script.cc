@@ -288,6 +288,20 @@ class ProgramNames {
   Named called_;
 };
 
+// How many of the arguments are srun's own: they stand before the program that srun starts, which
+// may be a launcher.
+size_t arguments_of_srun(const std::vector<ShellWord>& words) {
+  const auto is_program = [](const ShellWord& word) {
+    const std::string_view name = std::string_view(word.text).substr(word.text.rfind('/') + 1);
+    return name.starts_with("python") || name.ends_with(".py") || name == "torchrun" ||
+           name == "deepspeed" || name == "accelerate";
+  };
+  if (words.front().text != "srun") return 0;
+  const auto program = std::ranges::find_if(words, is_program);
+  if (program == words.end()) return 0;
+  return arguments_of({words.begin(), program}).size();
+}
+
 // What a command trains.
 struct Training {
   MegatronProgram does{};
@@ -498,6 +512,15 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
       open.add(command->hangs_on, "the command", command->words.front().text,
                command->words.front().mark);
     found = arguments;
+    // Of srun's options only those count that say how many nodes and GPUs there are.
+    const auto end = found.begin() + static_cast<std::ptrdiff_t>(
+                                         std::min(found.size(), arguments_of_srun(command->words)));
+    found.erase(std::remove_if(found.begin(), end,
+                               [](const ShellArgument& a) {
+                                 return !known_argument(megatron_arguments(), "megatron",
+                                                        a.argument.name);
+                               }),
+                end);
   }
   std::erase_if(found, [&](ShellArgument& a) { return open.leaves_out(a, in); });
   for (ShellArgument& a : found) {

@@ -487,6 +487,41 @@ TEST(ImportNemoDefaults, OfTheLauncherTheStageThatTrainsIsRead) {
   EXPECT_THAT(notes(two), HasSubstr("stages: fine_tuning is read, peft is left out"));
 }
 
+TEST(ImportNemo, WhatIsKeptInFp8IsWhatTheFileSays) {
+  const auto kept = [](const std::string& model) {
+    return value_of(imported("nemo", nemo("  transformer_engine: true\n" + model)),
+                    "precision.fp8_params");
+  };
+  EXPECT_EQ(kept("  fp8: true\n  fp8_params: true\n"), "true");
+  EXPECT_EQ(kept("  fp8: true\n  fp8_params: false\n"), "false");
+  EXPECT_EQ(kept("  fp8: true\n"), "false");
+  EXPECT_EQ(kept(""), "");
+}
+
+TEST(ImportNemo, ShardingOfFsdpKeepsParametersWhereOnlyGradientsAreSplit) {
+  const ImportedRun grad = imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: grad\n"));
+  EXPECT_EQ(value_of(grad, "parallel.zero"), "3");
+  EXPECT_EQ(value_of(grad, "parallel.reshard_after_forward"), "false");
+  const ImportedRun full = imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: full\n"));
+  EXPECT_EQ(value_of(full, "parallel.reshard_after_forward"), "");
+  EXPECT_THAT(notes(imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: hybrid\n"))),
+              HasSubstr("model.fsdp_sharding_strategy hybrid: not modelled, left out"));
+  EXPECT_THAT(notes(imported("nemo", nemo("  fsdp: false\n  fsdp_sharding_strategy: hybrid\n"))),
+              Not(HasSubstr("fsdp")));
+}
+
+TEST(ImportNemo, OptimizersOfOtherKindsAreLeftOutByName) {
+  const ImportedRun run = imported("nemo", nemo("  optim: {name: adafactor}\n"));
+  EXPECT_EQ(value_of(run, "optimizer.kind"), "");
+  EXPECT_THAT(notes(run), HasSubstr("model.optim.name adafactor: not modelled, left out"));
+  EXPECT_THAT(imported("nemo", nemo("  optim: {name: distributed_fused_adam}\n")).scenario,
+              HasSubstr("kind: adam  # model.optim.name distributed_fused_adam: adam"));
+  for (const char* name : {"fused_adam", "distributed_fused_adam", "mcore_distributed_optim"})
+    EXPECT_EQ(value_of(imported("nemo", nemo("  optim: {name: " + std::string(name) + "}\n")),
+                       "optimizer.kind"),
+              "adam");
+}
+
 TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
   EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
   EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
@@ -817,6 +852,43 @@ TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "");
   hybrid.set.insert(hybrid.set.end(), {{"cluster.nodes", "4"}, {"batch.global", "64"}});
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
+}
+
+TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
+  const auto of = [](const std::string& optimizer, const std::string& more) {
+    return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
+  };
+  const std::string fsdp = "fsdp: [full_shard]\n";
+  EXPECT_EQ(value_of(of("adamw_bnb_8bit", fsdp), "precision.moments"), "int8");
+  EXPECT_EQ(value_of(of("paged_adamw_32bit", ""), "precision.moments"), "fp32");
+  EXPECT_EQ(value_of(of("adamw_torch_fused", fsdp), "precision.moments"), "");
+  EXPECT_EQ(value_of(of("adamw_torch_fused", fsdp), "optimizer.kernel"), "fused");
+  const ImportedRun four = of("adamw_torch_4bit", fsdp);
+  EXPECT_EQ(value_of(four, "precision.moments"), "int8");
+  EXPECT_THAT(notes(four), HasSubstr("optimizer adamw_torch_4bit: its moments of 4 bits count"));
+  EXPECT_THAT(notes(of("adafactor", fsdp)),
+              HasSubstr("optimizer adafactor: not modelled, left out"));
+  EXPECT_THAT(of("muon", fsdp).unsupported, HasSubstr("muon"));
+}
+
+TEST(ImportAxolotl, OnlyShardedTrainingKeepsParametersInFp32) {
+  const ImportedRun plain = import_run(axolotl("bf16: auto\n"));
+  EXPECT_EQ(value_of(plain, "precision.master"), "false");
+  EXPECT_EQ(value_of(plain, "precision.grads"), "bf16");
+  EXPECT_EQ(value_of(plain, "precision.moments"), "bf16");
+  for (const char* sharded : {"fsdp: [full_shard]\n", "deepspeed: zero3_bf16.json\n"})
+    EXPECT_EQ(
+        value_of(import_run(axolotl(std::string("bf16: true\n") + sharded)), "precision.master"),
+        "")
+        << sharded;
+}
+
+TEST(ImportAxolotl, ProductsMayBeInFp8) {
+  const ImportedRun run =
+      import_run(axolotl("fp8: true\nfp8_enable_fsdp_float8_all_gather: true\nfsdp_version: 2\n"));
+  EXPECT_EQ(value_of(run, "precision.preset"), "fp8-tensorwise");
+  EXPECT_THAT(notes(run), HasSubstr("fp8_enable_fsdp_float8_all_gather: not modelled, left out"));
+  EXPECT_EQ(testing::unknown(run), "");
 }
 
 TEST(ImportAxolotl, TrainingOfAPartOfTheParametersIsRefused) {
@@ -1164,6 +1236,44 @@ TEST(ImportBridge, RecipesOfMixedPrecisionHaveNames) {
   }
 }
 
+// A file without a model is laid over a recipe, whose defaults are not Megatron's.
+TEST(ImportBridge, WhatARecipeSetsIsAssumedOfAFileThatChangesOne) {
+  const std::string file =
+      "model: {seq_length: 4096, tensor_model_parallel_size: 2}\n"
+      "train: {global_batch_size: 8, micro_batch_size: 1}\n";
+  const auto changed = [&](const std::string& more) {
+    ImportRequest r = request("bridge", file + more);
+    r.set = {{"model", "llama3-8b"}};
+    return import_run(r);
+  };
+  const ImportedRun run = changed("");
+  for (const auto& [path, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"precision.preset", "bf16-mixed"},
+           {"parallel.zero", "1"},
+           {"overlap.dp_grad", "true"},
+           {"overlap.dp_param", "true"},
+           {"kernels.dropout.hidden", "0"},
+           {"kernels.dropout.attention", "0"},
+           {"kernels.fused_cross_entropy", "true"}})
+    EXPECT_EQ(value_of(run, path), value) << path;
+  EXPECT_THAT(notes(run), HasSubstr("bf16 true, use_distributed_optimizer true"));
+
+  const ImportedRun states = changed(
+      "mixed_precision: bf16_with_fp8_current_scaling_mixed\n"
+      "ddp: {use_distributed_optimizer: false, overlap_param_gather: false}\n");
+  EXPECT_EQ(value_of(states, "precision.preset"), "fp8-tensorwise");
+  EXPECT_EQ(value_of(states, "parallel.zero"), "0");
+  EXPECT_EQ(value_of(states, "overlap.dp_param"), "");
+  EXPECT_THAT(notes(states), Not(HasSubstr("bf16 true")));
+  EXPECT_EQ(value_of(changed("mixed_precision: fp16_mixed\n"), "precision.preset"), "fp16-mixed");
+  EXPECT_EQ(value_of(changed("mixed_precision: null\n"), "precision.preset"), "fp32");
+
+  const ImportedRun tuning = changed("checkpoint: {pretrained_checkpoint: /x}\n");
+  EXPECT_EQ(value_of(tuning, "overlap.dp_grad"), "");
+  EXPECT_EQ(value_of(tuning, "parallel.zero"), "1");
+  EXPECT_THAT(notes(imported("bridge", import_sample("bridge.yaml"))), Not(HasSubstr("recipe")));
+}
+
 TEST(ImportBridge, LayoutMayBeAListOfStages) {
   const ImportedRun run = imported(
       "bridge",
@@ -1205,6 +1315,26 @@ TEST(ImportTorchtitan, EveryFieldHasItsPlace) {
            {"optimizer.clip", "true"}})
     EXPECT_EQ(value_of(run, path), value) << path;
   EXPECT_THAT(notes(run), HasSubstr("compile.enable: not modelled"));
+}
+
+TEST(ImportTorchtitan, WhatIsStoredInBf16IsSoThroughout) {
+  const auto of = [](const std::string& training, const std::string& optimizer) {
+    return imported("torchtitan", R"({"model": {"name": "llama3", "flavor": "8B"}, )"
+                                  R"("training": {)" +
+                                      training + R"(}, "optimizer": {)" + optimizer + "}}");
+  };
+  const ImportedRun run = of(R"("dtype": "bfloat16", "mixed_precision_reduce": "bfloat16")",
+                             R"("early_step_in_backward": true)");
+  EXPECT_EQ(value_of(run, "precision.grads"), "bf16");
+  EXPECT_EQ(value_of(run, "precision.reduce"), "bf16");
+  EXPECT_EQ(value_of(run, "precision.master"), "false");
+  EXPECT_EQ(value_of(run, "precision.moments"), "bf16");
+  EXPECT_THAT(notes(run), HasSubstr("optimizer.early_step_in_backward: not modelled, left out"));
+  EXPECT_THAT(notes(run), Not(HasSubstr("training.dtype")));
+  EXPECT_EQ(value_of(of(R"("dtype": "bfloat16")", ""), "precision.reduce"), "fp32");
+  const ImportedRun wide = of(R"("dtype": "float32")", R"("early_step_in_backward": false)");
+  EXPECT_EQ(value_of(wide, "precision.master"), "");
+  EXPECT_THAT(notes(wide), Not(HasSubstr("early_step")));
 }
 
 TEST(ImportTorchtitan, OptimizersKernelIsTheOneNamedAndFusedByDefault) {
@@ -1354,6 +1484,18 @@ ImportRequest deepspeed(const std::string& text) {
   r.model_file = "config.json";
   r.model_text = import_sample("llama3_8b.config.json");
   return r;
+}
+
+TEST(ImportDeepSpeed, ApexSaysThePrecisionToo) {
+  const auto of = [](const std::string& amp) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, \"amp\": " + amp + "}"));
+  };
+  EXPECT_EQ(value_of(of(R"({"enabled": true, "opt_level": "O2"})"), "precision.preset"),
+            "fp16-mixed");
+  const ImportedRun products = of(R"({"enabled": true})");
+  EXPECT_EQ(value_of(products, "precision.preset"), "fp32");
+  EXPECT_THAT(notes(products), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
+  EXPECT_THAT(notes(of(R"({"enabled": false, "opt_level": "O2"})")), Not(HasSubstr("amp")));
 }
 
 TEST(ImportDeepSpeed, EveryFieldHasItsPlace) {

@@ -598,6 +598,9 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
   for (const auto& [tokenizer, words] :
        {std::pair{"meta-llama/Llama-2-70b-hf", "32000"},
         std::pair{"/models/llama-2-7b-hf/tokenizer.model", "32000"},
+        std::pair{"/fsx/deepspeed/Llama2-7b-hf", "32000"},
+        std::pair{"/models/llama2/tokenizer.model", "32000"},
+        std::pair{"/models/llama_30b", "32000"}, std::pair{"/models/Llama3.1-8B", "128256"},
         std::pair{"${MODELS}/Meta-Llama-3.1-8B", "128256"}, std::pair{"Qwen/Qwen2.5-72B", "151665"},
         std::pair{"Qwen/Qwen2-7B-Instruct", "151646"}, std::pair{"/models/Qwen2-72B/", "151646"},
         std::pair{"/data/nemotron_2_256k.model", "256000"}}) {
@@ -607,18 +610,37 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
   // More rows than tokens are said to be assumed, as is what is not known.
   EXPECT_EQ(value_of(run("deepseek-ai/DeepSeek-V3"), "model.vocab_size"), "129280");
   EXPECT_THAT(notes(run("deepseek-ai/DeepSeek-V3")), HasSubstr("129280 is assumed"));
+  EXPECT_EQ(value_of(run("THUDM/glm-4-9b"), "model.vocab_size"), "151552");
+  EXPECT_EQ(value_of(run("/models/Qwen3_8B"), "model.vocab_size"), "151936");
   for (const char* other :
-       {"someone/Llama-2-7b-hf", "/data/tokenizer.model", "$TOKENIZER", "Qwen/Qwen2-Audio-7B",
-        "/models/llama-2-ko-7b", "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json"})
+       {"someone/Llama-2-7b-hf", "someone/Llama2-7b-hf", "Qwen/Qwen3.5-35B-A3B",
+        "/data/tokenizer.model", "$TOKENIZER", "Qwen/Qwen2-Audio-7B", "/models/llama-2-ko-7b",
+        "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json"})
     EXPECT_THAT(notes(run(other)), HasSubstr("128256 is assumed")) << other;
-  EXPECT_THAT(notes(run("THUDM/glm-4-9b")),
-              HasSubstr("THUDM/glm-4-9b: how large its vocabulary is, is not known"));
+  EXPECT_THAT(notes(run("someone/some-9b")),
+              HasSubstr("someone/some-9b: how large its vocabulary is, is not known"));
   EXPECT_EQ(value_of(all("--tokenizer-type Llama2Tokenizer --tokenizer-model /x/tokenizer.model"),
                      "model.vocab_size"),
             "32000");
   EXPECT_EQ(value_of(all("--tokenizer-model meta-llama/Llama-2-7b-hf --vocab-size 5000"),
                      "model.vocab_size"),
             "5000");
+}
+
+TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
+  const std::string sizes =
+      " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--micro-batch-size 1 --global-batch-size 16 --vocab-size 1000 --mock 1\n";
+  const ImportedRun run =
+      imported("megatron-args",
+               "ARGS=(--container-image x.sqsh --container-mounts /a,/b)\n"
+               "srun -l \"${ARGS[@]}\" --nodes=2 torchrun --nproc-per-node 8 --odd 1 "
+               "pretrain_gpt.py" +
+                   sizes);
+  EXPECT_THAT(unknown(run), Not(HasSubstr("--container")));
+  EXPECT_THAT(unknown(run), HasSubstr("--odd"));
+  EXPECT_THAT(unknown(run), HasSubstr("--mock"));
+  EXPECT_EQ(run.gpus, 16);
 }
 
 TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {
@@ -1095,6 +1117,11 @@ TEST(ImportMegatron, FilesOfOldVersionsNameTheirSoftware) {
               HasSubstr("is assumed: Megatron-LM had --DDP-impl local until August 2023\n"));
   EXPECT_EQ(value_of(with("--deepspeed --zero-stage 1"), "parallel.zero"), "1");
   EXPECT_EQ(value_of(with("--zero-stage 1"), "parallel.zero"), "");
+  // DeepSpeed's pipeline splits the states of the optimizer in bf16, whatever the stage.
+  EXPECT_EQ(value_of(with("--deepspeed --zero-stage 0 --bf16"), "parallel.zero"), "1");
+  EXPECT_EQ(
+      value_of(with("--deepspeed --zero-stage 0 --bf16 --no-pipeline-parallel"), "parallel.zero"),
+      "0");
   // The user's cluster stays.
   ImportRequest r =
       testing::request("megatron-args", "pretrain_gpt.py " + kSmall + "--DDP-impl local");

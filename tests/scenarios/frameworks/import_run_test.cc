@@ -45,6 +45,105 @@ TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
   EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
 }
 
+TEST(ImportRun, AKeyThatIsNullIsOfNoUnknownCost) {
+  std::string text = import_sample("nanotron.yaml");
+  const size_t at = text.find("  model_config:\n");
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at + 16, "    odd_part: null\n    odd_size: 3\n");
+  const ImportedRun run = imported("nanotron", text + "odd:\nodd_number: 4\n");
+  EXPECT_THAT(testing::unknown(run), HasSubstr("odd_size@"));
+  EXPECT_THAT(testing::unknown(run), HasSubstr("odd_number@"));
+  EXPECT_THAT(testing::unknown(run), Not(HasSubstr("odd_part@")));
+  EXPECT_THAT(testing::unknown(run), Not(HasSubstr("odd@")));
+}
+
+// A file that says the accumulation, and what a step then is on the replicas that there are.
+struct Accumulating {
+  std::string kind, text;
+  std::string global;         // as it is imported
+  std::string on_four_nodes;  // ... with -s cluster.nodes=4
+  std::string with_micro;     // ... and -s batch.micro=3 beside it
+};
+const Accumulating kAccumulating[] = {
+    {"gpt-neox",
+     "num_layers: 4\nhidden_size: 512\nnum_attention_heads: 8\nseq_length: 2048\n"
+     "max_position_embeddings: 2048\npipe_parallel_size: 2\nmodel_parallel_size: 2\n"
+     "train_micro_batch_size_per_gpu: 2\ngradient_accumulation_steps: 32\n",
+     "128", "512", "768"},
+    {"axolotl",
+     "base_model: NousResearch/Meta-Llama-3-8B\nmicro_batch_size: 2\n"
+     "gradient_accumulation_steps: 4\nsequence_len: 4096\n",
+     "64", "256", "384"},
+    {"accelerate", "distributed_type: FSDP\nnum_processes: 8\ngradient_accumulation_steps: 4\n",
+     "32", "128", "384"},
+    {"deepspeed",
+     "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4, "
+     "\"zero_optimization\": {\"stage\": 1}}",
+     "64", "256", "384"},
+    {"torchtitan",
+     "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\n"
+     "seq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n",
+     "16", "64", "96"},
+    {"torchtitan",
+     "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 12\n"
+     "seq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n"
+     "pipeline_parallel_degree = 2\n",
+     "48", "192", "192"},
+    {"megatron-args",
+     "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 2048 "
+     "--max-position-embeddings 2048 --micro-batch-size 2 --vocab-size 32000",
+     "2", "64", "96"},
+};
+
+TEST(ImportRun, ABatchThatFollowsFromAccumulationFollowsTheReplicasThatThereAre) {
+  for (const Accumulating& row : kAccumulating) {
+    ImportRequest r = request(row.kind, row.text);
+    if (row.kind == "accelerate" || row.kind == "deepspeed") r.set = {{"model", "llama3-8b"}};
+    EXPECT_EQ(value_of(import_run(r), "batch.global"), row.global) << row.text;
+    r.set.emplace_back("cluster.nodes", "4");
+    if (row.kind == "megatron-args") r.set.emplace_back("cluster.node.gpus", "8");
+    EXPECT_EQ(value_of(import_run(r), "batch.global"), row.on_four_nodes) << row.text;
+    ImportRequest more = r;
+    more.set.emplace_back("batch.micro", "3");
+    EXPECT_EQ(value_of(import_run(more), "batch.global"), row.with_micro) << row.text;
+    more.set.emplace_back("batch.global", "1152");
+    EXPECT_EQ(value_of(import_run(more), "batch.global"), "1152") << row.text;
+  }
+}
+
+TEST(ImportRun, ABatchFollowsTheClusterHoweverItIsStated) {
+  ImportRequest r = request("axolotl", kAccumulating[1].text);
+  r.set = {{"cluster", "dgx-a100-40g x 12"}};
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "768");
+  r.set = {{"cluster", "{preset: dgx-h100, nodes: 2}"}, {"parallel.tp", "4"}};
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "32");
+}
+
+// What a batch that is stated leaves to each replica follows, too.
+TEST(ImportRun, ABatchThatTheFileStatesStays) {
+  ImportRequest r =
+      request("deepspeed", "{\"train_batch_size\": 256, \"gradient_accumulation_steps\": 4}");
+  r.set = {{"model", "llama3-8b"}};
+  EXPECT_EQ(value_of(import_run(r), "batch.micro"), "8");
+  r.set.emplace_back("cluster.nodes", "4");
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "256");
+  EXPECT_EQ(value_of(import_run(r), "batch.micro"), "2");
+  ImportRequest neox = request(
+      "gpt-neox",
+      "num_layers: 4\nhidden_size: 512\nnum_attention_heads: 8\nseq_length: 2048\n"
+      "max_position_embeddings: 2048\ntrain_batch_size: 256\ngradient_accumulation_steps: 2\n");
+  EXPECT_EQ(value_of(import_run(neox), "batch.micro"), "16");
+  neox.set = {{"cluster.nodes", "4"}};
+  EXPECT_EQ(value_of(import_run(neox), "batch.global"), "256");
+  EXPECT_EQ(value_of(import_run(neox), "batch.micro"), "4");
+}
+
+TEST(ImportRun, TheNoteOnAnAssumedBatchSaysTheNumberThatIsWritten) {
+  ImportRequest r = request("accelerate", kAccumulating[2].text);
+  r.set = {{"model", "llama3-8b"}, {"cluster.nodes", "4"}};
+  EXPECT_THAT(notes(import_run(r)), HasSubstr("batch.global: 128 is assumed: micro batch x "));
+}
+
 // Whatever the importer would miss in it.
 TEST(ImportRun, AFileOfAnotherKindIsNamedForWhatItIs) {
   const auto refusal = [](const char* kind, std::string text) {
