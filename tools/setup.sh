@@ -3,8 +3,9 @@
 # What tools/quickstart, tools/test and .ci/run share: install what is missing, configure, build.
 # All of it prints to stderr only, so that stdout carries nothing but answers.  Sourced, not run.
 
-# The repository, wherever it lies and from wherever it is called.
-root="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
+# The repository, wherever it lies and from wherever it is called; not a folder of links to it, in whose
+# name build/ would be configured.
+root="$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")" && cd .. && pwd)"
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {

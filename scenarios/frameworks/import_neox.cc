@@ -511,6 +511,9 @@ void import_neox(const ImportSources& in, const ImportCluster& cluster, Scenario
   draft.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
   draft.set_text("software", "megatron-deepspeed-2022",
                  "the nearest fork of Megatron-LM with DeepSpeed's pipeline");
+  draft.note(
+      "software: forecast as Megatron-DeepSpeed of 2022, its relative; no run of GPT-NeoX is among "
+      "the measured ones that intervals are made of");
   Importing importing{reader, in, cluster, draft};
   draft_rows(importing);
 }
