@@ -24,37 +24,47 @@ std::string text_at(const Value& root, std::string_view path) {
   return v->text;
 }
 
-// The figures one chooses a preset by: each word is a path, "name=" in front of it says what it is;
-// one whose name begins with a blank goes on with what is before it.
-std::string summary_of(const Value& root, std::span<const std::string_view> parts) {
+// A figure by which one chooses a preset: where it is, and what is said before it.
+struct PresetFigure {
+  std::string_view path;
+  std::string_view name{};
+  bool goes_on = false;  // with what is before it, without a comma
+};
+
+std::string summary_of(const Value& root, std::span<const PresetFigure> figures) {
   std::string s;
-  for (std::string_view part : parts) {
-    const size_t equals = part.find('=');
-    const std::string text = text_at(root, part.substr(equals + 1));
+  for (const PresetFigure& f : figures) {
+    const std::string text = text_at(root, f.path);
     if (text.empty()) continue;
-    const bool goes_on = part.starts_with(' ');
-    if (!s.empty() && !goes_on) s += ", ";
-    if (equals > 0) s += std::string(part.substr(0, equals)) + (part[equals - 1] == ' ' ? "" : " ");
+    if (!s.empty()) s += f.goes_on ? " " : ", ";
+    if (!f.name.empty()) s += std::string(f.name) + ' ';
     s += text;
   }
   return s;
 }
 
-std::span<const std::string_view> figures_of(PresetKind kind, const Value& root) {
-  static constexpr std::array<std::string_view, 8> kModel{
-      "layers=num_hidden_layers",  "layers=n_layer",
-      "hidden=hidden_size",        "hidden=n_embd",
-      "heads=num_attention_heads", "heads=n_head",
-      "vocabulary=vocab_size",     "experts=n_routed_experts"};
-  static constexpr std::array<std::string_view, 3> kGpu{"memory=memory", "at=mem_bw",
-                                                        "bf16=peak.bf16"};
-  static constexpr std::array<std::string_view, 5> kCluster{
-      "node of=node.gpus", " =node.gpu", "NVLink=node.intra.bw", "NICs=node.nics.count",
-      " of=node.nics.bw"};
-  static constexpr std::array<std::string_view, 5> kClusterOfPcie{
-      "node of=node.gpus", " =node.gpu", "PCIe=node.intra.bw", "NICs=node.nics.count",
-      " of=node.nics.bw"};
-  static constexpr std::array<std::string_view, 1> kSoftware{"=summary"};
+std::span<const PresetFigure> figures_of(PresetKind kind, const Value& root) {
+  static constexpr std::array<PresetFigure, 8> kModel{{{"num_hidden_layers", "layers"},
+                                                       {"n_layer", "layers"},
+                                                       {"hidden_size", "hidden"},
+                                                       {"n_embd", "hidden"},
+                                                       {"num_attention_heads", "heads"},
+                                                       {"n_head", "heads"},
+                                                       {"vocab_size", "vocabulary"},
+                                                       {"n_routed_experts", "experts"}}};
+  static constexpr std::array<PresetFigure, 3> kGpu{
+      {{"memory", "memory"}, {"mem_bw", "at"}, {"peak.bf16", "bf16"}}};
+  static constexpr std::array<PresetFigure, 5> kCluster{{{"node.gpus", "node of"},
+                                                         {"node.gpu", "", true},
+                                                         {"node.intra.bw", "NVLink"},
+                                                         {"node.nics.count", "NICs"},
+                                                         {"node.nics.bw", "of", true}}};
+  static constexpr std::array<PresetFigure, 5> kClusterOfPcie{{{"node.gpus", "node of"},
+                                                               {"node.gpu", "", true},
+                                                               {"node.intra.bw", "PCIe"},
+                                                               {"node.nics.count", "NICs"},
+                                                               {"node.nics.bw", "of", true}}};
+  static constexpr std::array<PresetFigure, 1> kSoftware{{{"summary"}}};
   switch (kind) {
     case PresetKind::software: return kSoftware;
     case PresetKind::model: return kModel;

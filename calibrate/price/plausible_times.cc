@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "calibrate/price/roofline.h"
@@ -65,6 +66,10 @@ class PlausibleTimes {
     }
   }
 
+  void look_at_launch(const char* name, std::optional<double> us) {
+    if (us.value_or(0) > kSlowestLaunchUs) launches_.push_back({name, *us, {}, 1});
+  }
+
   std::vector<Diagnostic> problems(const std::string& file, std::string_view text) const {
     std::vector<Diagnostic> all;
     if (fast_.count > 0) {
@@ -87,6 +92,14 @@ class PlausibleTimes {
           "plausible is a time up to {:.4g} us, {} times the data sheet's; times of tables are in "
           "microseconds",
           kSlowest * slow_.bounds.sheet_us, kSlowest);
+      all.push_back(std::move(d));
+    }
+    for (const Found& launch : launches_) {
+      Diagnostic d = problem(launch, file, text);
+      d.message =
+          fmt::format("{} of {:.4g} us is longer than any host takes", launch.row, launch.us);
+      d.help = fmt::format("plausible is a time up to {} us; times of tables are in microseconds",
+                           kSlowestLaunchUs);
       all.push_back(std::move(d));
     }
     return all;
@@ -141,6 +154,7 @@ class PlausibleTimes {
 
   const Gpu& gpu_;
   Found fast_, slow_;
+  std::vector<Found> launches_;
 };
 
 }  // namespace
@@ -151,19 +165,9 @@ std::vector<Diagnostic> implausible_times(const TableText& table, const Gpu& gpu
   for (const GemmRow& r : table.gemms) times.look_at(r);
   for (const AttentionRow& r : table.attentions) times.look_at(r);
   for (const MemoryRow& r : table.memories) times.look_at(r);
-  std::vector<Diagnostic> all = times.problems(file, text);
-  for (const auto& [name, us] :
-       {std::pair("launch", table.launch_us), std::pair("graph_launch", table.graph_launch_us)})
-    if (us.value_or(0) > kSlowestLaunchUs) {
-      Diagnostic d;
-      d.code = "E311";
-      d.file = file;
-      d.message = fmt::format("{} of {:.4g} us is longer than any host takes", name, *us);
-      d.help = fmt::format("plausible is a time up to {} us; times of tables are in microseconds",
-                           kSlowestLaunchUs);
-      all.push_back(std::move(d));
-    }
-  return all;
+  times.look_at_launch("launch", table.launch_us);
+  times.look_at_launch("graph_launch", table.graph_launch_us);
+  return times.problems(file, text);
 }
 
 void check_plausible(const TableText& table, const Gpu& gpu, const std::string& file,

@@ -17,8 +17,9 @@ namespace stepcast {
 
 class InSituStep {
  public:
-  // A schedule that depends on prices is made once, for those that the scenario has.  Throws as
-  // price_step() and make_schedule().
+  // A schedule that depends on prices is made once, for those that the scenario has.  Where ranks
+  // differ the step is run once, to find out whether interference is left out.  Throws as
+  // price_step(), make_schedule() and time().
   explicit InSituStep(Scenario scenario);
 
   const Scenario& scenario() const { return *scenario_; }

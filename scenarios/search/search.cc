@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <variant>
@@ -15,7 +16,6 @@
 
 #include "job/power.h"
 #include "job/training.h"
-#include "scenarios/document/number.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/forecast/forecast.h"
@@ -545,7 +545,8 @@ class Searcher {
     r.objectives = settings_.objectives;
     r.top = settings_.top;
     r.memory_margin = settings_.memory_margin;
-    r.schedules = space_.schedules();
+    if (std::ranges::any_of(layouts(), [](const Layout& l) { return l.pp > 1; }))
+      r.schedules = space_.schedules();
     r.schedules_stated = space_.schedules_stated();
     r.kept = space_.kept();
     r.stopped = stopped_;
@@ -953,24 +954,29 @@ SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOption
   return answer;
 }
 
+namespace {
+
+// A batch for which as many layouts are legal and the same ones fit, which hangs on the first
+// microbatches: of steps of very many each takes long.
+int64_t shorter_batch(const SearchPlace& place) {
+  constexpr int64_t kMicrobatches = 32;  // of each GPU
+  const int64_t most = kMicrobatches * place.gpus, batch = place.global_batch;
+  if (batch <= most) return batch;
+  // Replicas that divide the one divide the other.
+  const int64_t times = batch / std::gcd(batch, place.gpus);
+  int64_t parts = batch / most;
+  while (times % parts != 0) --parts;
+  return batch / parts;
+}
+
+}  // namespace
+
 std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& document) {
   ScenarioDocument simple = document;
   const Value* search = document.tree().find("search");
   const Value* margin = search != nullptr ? search->find("memory_margin") : nullptr;
   const std::optional<Value> asked = margin != nullptr ? std::optional(*margin) : std::nullopt;
   simple.set("search", {});
-  // What fits hangs on the first microbatches, and of steps of very many each takes long.  A
-  // divisor of the batch: what divides it divides the batch.
-  constexpr int64_t kMostSequences = 16'384;
-  const Value* batch = document.tree().find("batch");
-  const Value* global = batch != nullptr ? batch->find("global") : nullptr;
-  Problems ignored;
-  if (const auto all = global != nullptr ? read_whole(*global, "global", ignored) : std::nullopt;
-      all && *all > kMostSequences) {
-    int64_t parts = *all / kMostSequences;
-    while (*all % parts != 0) --parts;
-    simple.set("batch.global", scalar_value(fmt::to_string(*all / parts)));
-  }
   if (asked) simple.set("search.memory_margin", *asked);
   simple.set("search.top", scalar_value("1"));
   const Value* software = document.tree().find("software");
@@ -995,6 +1001,8 @@ std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& docum
   };
   simple.set("contention.interference", scalar_value("off"));
   try {
+    const SearchSpace space(simple);
+    simple.set("batch.global", scalar_value(fmt::to_string(shorter_batch(space.places().front()))));
     if (software_runs_zero(software != nullptr ? software->text : "", 1))
       if (auto found = with_zero("1")) return found;
     return with_zero("auto");

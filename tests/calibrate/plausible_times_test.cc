@@ -52,8 +52,10 @@ TEST(PlausibleTimes, LaunchesTakeUpToTenMilliseconds) {
   EXPECT_THAT(problems(t), IsEmpty());
   t.launch_us = 1e9;
   t.graph_launch_us = 1e5;
-  const std::vector<Diagnostic> found = problems(t);
+  const std::vector<Diagnostic> found = problems(t, "# rows: 2\nlaunch,1e9,a\n");
   ASSERT_THAT(found, SizeIs(2));
+  EXPECT_EQ(found[0].line, 2);
+  EXPECT_EQ(found[0].source_line, "launch,1e9,a");
   EXPECT_EQ(found[0].code, "E311");
   EXPECT_THAT(found[0].message, HasSubstr("launch of 1e+09 us"));
   EXPECT_THAT(found[1].message, HasSubstr("graph_launch of 1e+05 us"));

@@ -57,11 +57,9 @@ int presets_command(const Arguments& args, const Terminal& terminal) {
   const std::vector<PresetList> lists = preset_lists(is_kind ? args.kind : "");
   std::string show = args.show;
   if (!is_kind) {
-    // A name in place of a kind is one to show.
-    const bool is_name = std::ranges::any_of(lists, [&](const PresetList& list) {
-      return std::ranges::count(list.entries, args.kind, &PresetEntry::name) > 0;
-    });
-    if (!is_name || !show.empty()) parse_word("kind of presets", args.kind, preset_kinds());
+    // What is no kind, nor meant for one, is a name to show.
+    if (!show.empty() || !did_you_mean(args.kind, preset_kinds()).empty())
+      parse_word("kind of presets", args.kind, preset_kinds());
     show = args.kind;
   }
   if (show.empty()) {

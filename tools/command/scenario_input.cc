@@ -2,9 +2,12 @@
 // The file that a command is about: a scenario, or a file of another tool, which is imported first.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "scenarios/document/config_folder.h"
 #include "tools/command/import.h"
@@ -74,6 +77,22 @@ std::optional<std::string> imported_scenario(const std::string& file, const Argu
   if (!args.quiet && args.told.insert(file).second)
     write_stderr(imported_remarks(run) + imported_summary(run));
   return run.scenario;
+}
+
+std::vector<std::pair<std::string, std::string>> sets_beside(const ScenarioDocument& document,
+                                                             const std::string& file,
+                                                             const Arguments& args) {
+  std::vector<std::pair<std::string, std::string>> all = parse_sets(args.set);
+  if (kind_of_input(config_in(file), args).empty()) return all;
+  const Value* batch = document.tree().find("batch");
+  for (const std::string key : {"global", "micro"}) {
+    const Value* made = batch != nullptr ? batch->find(key) : nullptr;
+    const std::string path = "batch." + key;
+    if (made != nullptr && made->is_scalar() &&
+        std::ranges::count(all, path, &std::pair<std::string, std::string>::first) == 0)
+      all.emplace_back(path, made->text);
+  }
+  return all;
 }
 
 ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {

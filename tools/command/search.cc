@@ -82,7 +82,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   document.set(of_options);
   SearchOptions options;
   options.where = args.where;
-  options.given = parse_sets(args.set);
+  options.given = sets_beside(document, args.file, args);
   read_gpus(args.gpus, options);
   SearchRun run;
   run.next = args.next.value_or(0);

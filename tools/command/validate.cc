@@ -39,7 +39,11 @@ void add_section_problems(std::vector<Diagnostic>& errors, const ScenarioDocumen
     try {
       read();
     } catch (const InputError& e) {
-      errors.insert(errors.end(), e.diagnostics.begin(), e.diagnostics.end());
+      for (const Diagnostic& d : e.diagnostics)
+        if (std::ranges::none_of(errors, [&](const Diagnostic& said) {  // of the whole file
+              return said.code == d.code && said.line == d.line && said.message == d.message;
+            }))
+          errors.push_back(d);
     }
   };
   add("search", [&] { SearchSpace{document}; });
@@ -62,7 +66,9 @@ Verdict check(const std::string& file, const Arguments& args) {
   } catch (const InputError& e) {
     v.errors = e.diagnostics;
     try {
-      add_job_problems(v.errors, read_scenario(file, args), nullptr);
+      const ScenarioDocument document = read_scenario(file, args);
+      add_job_problems(v.errors, document, nullptr);
+      add_section_problems(v.errors, document);
     } catch (const InputError&) {
       // A file that cannot be read to its end: that has been said.
     }

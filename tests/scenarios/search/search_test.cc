@@ -807,6 +807,33 @@ TEST(Search, OfTorchtitanLayoutsShardBesideAPipelineToo) {
   }
 }
 
+TEST(Search, SchedulesAreThoseOfLayoutsWithAPipeline) {
+  const std::string text =
+      "model: {preset: llama3-8b, num_hidden_layers: 4}\ncluster: dgx-h100 x 1\n"
+      "batch: {global: 16, seq: 2048}\n";
+  EXPECT_THAT(search_layouts(document(text), {}, quick()).result.schedules,
+              ::testing::ElementsAre("1f1b", "interleaved-1f1b"));
+  for (const char* alone : {"software: pytorch-fsdp\n", "search: {space: {parallel.pp: 1}}\n"})
+    EXPECT_THAT(search_layouts(document(text + alone), {}, quick()).result.schedules,
+                ::testing::IsEmpty())
+        << alone;
+}
+
+// Of a step of ever so many microbatches it is soon known, and a batch that shares less with the
+// replicas has the layouts that its own allows.
+TEST(Search, ALayoutThatFitsIsThatOfAnyMultipleOfTheBatch) {
+  const auto found = [](const char* global) {
+    const auto layout = simple_layout_that_fits(
+        document(std::string("model: llama3-8b\ncluster: dgx-h100 x 8\nbatch: {global: ") + global +
+                 ", seq: 8192}\n"));
+    EXPECT_TRUE(layout.has_value()) << global;
+    return layout ? std::pair(layout->pp, layout->dp) : std::pair<int64_t, int64_t>();
+  };
+  const auto few = found("2048");
+  EXPECT_EQ(found("1048576"), few);
+  EXPECT_EQ(found("1048384"), few);  // 64 x 16381
+}
+
 TEST(Search, NothingFitsSaysWhatIsNearest) {
   const std::string text =
       "model: llama3-70b\ncluster: dgx-h100 x 1\nbatch: {global: 8, seq: 4096}\n";

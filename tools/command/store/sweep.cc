@@ -44,7 +44,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   if (args.zip) document.set("sweep.mode", scalar_value("zip"));
   SweepOptions options;
   options.axes = args.axes;
-  options.given = parse_sets(args.set);
+  options.given = sets_beside(document, args.file, args);
   SweepRun run;
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
