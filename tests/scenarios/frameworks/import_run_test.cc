@@ -142,6 +142,8 @@ TEST(ImportRun, TheNoteOnAnAssumedBatchSaysTheNumberThatIsWritten) {
   ImportRequest r = request("accelerate", kAccumulating[2].text);
   r.set = {{"model", "llama3-8b"}, {"cluster.nodes", "4"}};
   EXPECT_THAT(notes(import_run(r)), HasSubstr("batch.global: 128 is assumed: micro batch x "));
+  r.set.emplace_back("batch", "{global: 64, micro: 1, seq: 4096}");
+  EXPECT_THAT(notes(import_run(r)), Not(HasSubstr("batch.global")));
 }
 
 // Whatever the importer would miss in it.
