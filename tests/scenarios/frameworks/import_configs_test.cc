@@ -1496,6 +1496,24 @@ TEST(ImportDeepSpeed, ApexSaysThePrecisionToo) {
   EXPECT_EQ(value_of(products, "precision.preset"), "fp32");
   EXPECT_THAT(notes(products), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
   EXPECT_THAT(notes(of(R"({"enabled": false, "opt_level": "O2"})")), Not(HasSubstr("amp")));
+  EXPECT_THAT(unknown(of("true")), HasSubstr("amp@"));
+}
+
+// The Trainer of transformers fills "auto" in, and does not ask for Apex unless it is told to.
+TEST(ImportDeepSpeed, ApexThatIsLeftToTheTrainerIsOff) {
+  const auto of = [](const std::string& more) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, " + more + "}"));
+  };
+  const std::string left = R"("amp": {"enabled": "auto", "opt_level": "auto"})";
+  EXPECT_EQ(value_of(of(left), "precision.preset"), "fp32");
+  const ImportedRun both = of(R"("bf16": {"enabled": "auto"}, )" + left);
+  EXPECT_EQ(value_of(both, "precision.preset"), "bf16-mixed");
+  EXPECT_THAT(notes(both), HasSubstr("precision.preset: bf16-mixed is assumed"));
+  const ImportedRun apex =
+      of(R"("bf16": {"enabled": "auto"}, "amp": {"enabled": true, "opt_level": "auto"})");
+  EXPECT_EQ(value_of(apex, "precision.preset"), "fp32");
+  EXPECT_THAT(notes(apex), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
+  EXPECT_THAT(notes(apex), Not(HasSubstr("is assumed: the file leaves it to the Trainer")));
 }
 
 TEST(ImportDeepSpeed, EveryFieldHasItsPlace) {
