@@ -1335,6 +1335,10 @@ TEST(ImportTorchtitan, WhatIsStoredInBf16IsSoThroughout) {
   const ImportedRun wide = of(R"("dtype": "float32")", R"("early_step_in_backward": false)");
   EXPECT_EQ(value_of(wide, "precision.master"), "");
   EXPECT_THAT(notes(wide), Not(HasSubstr("early_step")));
+  EXPECT_THAT(notes(wide), Not(HasSubstr("training.dtype")));
+  const ImportedRun half = of(R"("dtype": "float16")", "");
+  EXPECT_EQ(value_of(half, "precision.master"), "");
+  EXPECT_THAT(notes(half), HasSubstr("training.dtype float16: not modelled, left out"));
 }
 
 TEST(ImportTorchtitan, OptimizersKernelIsTheOneNamedAndFusedByDefault) {
