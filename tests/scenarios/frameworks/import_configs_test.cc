@@ -854,6 +854,22 @@ TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
 }
 
+// axolotl shards by FSDP wherever fsdp_config says anything (core/builders/base.py).
+TEST(ImportAxolotl, AnyKeyOfItsConfigurationIsFsdp) {
+  for (const char* key :
+       {"transformer_layer_cls_to_wrap: LlamaDecoderLayer", "offload_params: false",
+        "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"}) {
+    const ImportedRun run =
+        import_run(axolotl(std::string("bf16: true\nfsdp_config: {") + key + "}\n"));
+    EXPECT_EQ(value_of(run, "parallel.zero"), "3") << key;
+    EXPECT_EQ(value_of(run, "parallel.fsdp"), "fsdp1") << key;
+    EXPECT_EQ(value_of(run, "precision.master"), "") << key;
+    EXPECT_EQ(unknown(run), "") << key;
+  }
+  for (const char* nothing : {"fsdp_config:\n", "fsdp_config: {}\n", "fsdp_config: {a: null}\n"})
+    EXPECT_EQ(value_of(import_run(axolotl(nothing)), "parallel.zero"), "") << nothing;
+}
+
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
   const auto of = [](const std::string& optimizer, const std::string& more) {
     return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
