@@ -1287,7 +1287,44 @@ TEST(ImportBridge, WhatARecipeSetsIsAssumedOfAFileThatChangesOne) {
   const ImportedRun tuning = changed("checkpoint: {pretrained_checkpoint: /x}\n");
   EXPECT_EQ(value_of(tuning, "overlap.dp_grad"), "");
   EXPECT_EQ(value_of(tuning, "parallel.zero"), "1");
+  const ImportedRun pretraining = changed("checkpoint: {pretrained_checkpoint: null}\n");
+  EXPECT_EQ(value_of(pretraining, "overlap.dp_grad"), "true");
+  EXPECT_THAT(notes(pretraining), HasSubstr("pretraining recipes"));
   EXPECT_THAT(notes(imported("bridge", import_sample("bridge.yaml"))), Not(HasSubstr("recipe")));
+}
+
+TEST(ImportBridge, WhatARecipeSetsIsNoArgumentOfTheFile) {
+  ImportRequest r = request("bridge",
+                            "model: {seq_length: 4096, tensor_model_parallel_size: 2}\n"
+                            "train: {global_batch_size: 8, micro_batch_size: 1}\n");
+  r.set = {{"model", "llama3-8b"}};
+  EXPECT_EQ(import_run(r).used, 4);
+}
+
+TEST(ImportBridge, TheNoteOnARecipeSaysWhatNobodyStates) {
+  const auto noted = [](const std::string& file,
+                        std::vector<std::pair<std::string, std::string>> set) {
+    ImportRequest r = request("bridge", file);
+    r.set = std::move(set);
+    r.set.emplace_back("model", "llama3-8b");
+    return notes(import_run(r));
+  };
+  const std::string file = "model: {seq_length: 4096}\n";
+  const std::string all = noted(file, {});
+  EXPECT_THAT(all, HasSubstr("bf16 true, use_distributed_optimizer true"));
+  EXPECT_THAT(all, HasSubstr("global_batch_size 32, micro_batch_size 2"));
+  EXPECT_THAT(all, Not(HasSubstr("seq_length 4096")));
+  const std::string stated =
+      noted(file, {{"precision.preset", "fp32"}, {"parallel.zero", "0"}, {"batch.global", "8"}});
+  EXPECT_THAT(stated, HasSubstr("overlap_grad_reduce true"));
+  EXPECT_THAT(stated, Not(HasSubstr("bf16")));
+  EXPECT_THAT(stated, Not(HasSubstr("use_distributed_optimizer")));
+  EXPECT_THAT(stated, Not(HasSubstr("global_batch_size")));
+  EXPECT_THAT(stated, HasSubstr("micro_batch_size 2"));
+  EXPECT_THAT(noted(file, {{"batch", "{global: 8, micro: 1, seq: 4096}"}}),
+              Not(HasSubstr("batch_size")));
+  EXPECT_THAT(noted(file + "checkpoint: {pretrained_checkpoint: /x}\n", {}),
+              HasSubstr("global_batch_size 128, micro_batch_size 1"));
 }
 
 TEST(ImportBridge, LayoutMayBeAListOfStages) {
