@@ -643,6 +643,25 @@ TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
   EXPECT_EQ(run.gpus, 16);
 }
 
+TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
+  const std::string program =
+      " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 64 --vocab-size 1000\n";
+  for (const char* srun :
+       {"srun --nodes=4 --gres=gpu:8", "srun -N4 --gres=gpu:8", "srun -N 4 --gres gpu:h100:8",
+        "srun --unbuffered -N 4 -l --gpus-per-node=h100:8", "time /usr/bin/srun -l -N4 --mpi=pmix",
+        "srun --nodes 4 --container-env python3-env --unbuffered --gres gpu:8 --overlap",
+        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python"}) {
+    const ImportedRun run = imported("megatron-args", srun + program);
+    EXPECT_EQ(run.gpus, 32) << srun;
+    EXPECT_EQ(unknown(run), "") << srun;
+  }
+  EXPECT_EQ(imported("megatron-args", "srun -N 2 --gres=gpu:4" + program).gpus, 8);
+  // What follows the program is not srun's.
+  EXPECT_THAT(unknown(imported("megatron-args", "srun -N2 torchrun --gres=gpu:8" + program)),
+              HasSubstr("--gres"));
+}
+
 TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {
   const std::string block = "--recompute-granularity full --recompute-method block ";
   EXPECT_EQ(value_of(with(block + "--recompute-num-layers 9999"), "recompute.layers"),
