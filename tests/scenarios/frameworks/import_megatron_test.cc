@@ -600,7 +600,9 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
         std::pair{"/models/llama-2-7b-hf/tokenizer.model", "32000"},
         std::pair{"/fsx/deepspeed/Llama2-7b-hf", "32000"},
         std::pair{"/models/llama2/tokenizer.model", "32000"},
-        std::pair{"/models/llama_30b", "32000"}, std::pair{"/models/Llama3.1-8B", "128256"},
+        std::pair{"/models/llama_30b", "32000"}, std::pair{"/models/llama-30b-hf", "32000"},
+        std::pair{"/models/Llama-33b", "32000"}, std::pair{"/models/llama-7b-hf", "32000"},
+        std::pair{"/models/Llama3.1-8B", "128256"},
         std::pair{"${MODELS}/Meta-Llama-3.1-8B", "128256"}, std::pair{"Qwen/Qwen2.5-72B", "151665"},
         std::pair{"Qwen/Qwen2-7B-Instruct", "151646"}, std::pair{"/models/Qwen2-72B/", "151646"},
         std::pair{"/data/nemotron_2_256k.model", "256000"}}) {
@@ -611,11 +613,14 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
   EXPECT_EQ(value_of(run("deepseek-ai/DeepSeek-V3"), "model.vocab_size"), "129280");
   EXPECT_THAT(notes(run("deepseek-ai/DeepSeek-V3")), HasSubstr("129280 is assumed"));
   EXPECT_EQ(value_of(run("THUDM/glm-4-9b"), "model.vocab_size"), "151552");
-  EXPECT_EQ(value_of(run("/models/Qwen3_8B"), "model.vocab_size"), "151936");
+  for (const char* qwen3 : {"/models/Qwen3_8B", "/models/qwen3-30b-a3b", "/models/Qwen3-0.6B",
+                            "/models/Qwen3-Coder-480B", "/models/Qwen-3-8B", "/models/Qwen3"})
+    EXPECT_EQ(value_of(run(qwen3), "model.vocab_size"), "151936") << qwen3;
   for (const char* other :
        {"someone/Llama-2-7b-hf", "someone/Llama2-7b-hf", "Qwen/Qwen3.5-35B-A3B",
         "/data/tokenizer.model", "$TOKENIZER", "Qwen/Qwen2-Audio-7B", "/models/llama-2-ko-7b",
-        "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json"})
+        "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json", "/models/Qwen3_5-9B",
+        "/models/Qwen3-5-9B", "/models/qwen-32b", "/models/Llama-27b", "/models/qwen-3b"})
     EXPECT_THAT(notes(run(other)), HasSubstr("128256 is assumed")) << other;
   EXPECT_THAT(notes(run("someone/some-9b")),
               HasSubstr("someone/some-9b: how large its vocabulary is, is not known"));
