@@ -288,13 +288,14 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   if (const Value* fsdp = file.find("fsdp");
       fsdp != nullptr && fsdp->kind == Value::Kind::sequence && fsdp->items.empty())
     std::erase_if(arguments, [](const Argument& a) { return a.name == "fsdp"; });
-  // Any key of it turns FSDP on (core/builders/base.py: `fsdp_config or fsdp`).
+  // Any key of it turns FSDP on (core/builders/base.py: `fsdp_config or fsdp`).  The section is no
+  // argument beside its keys, and so has no place.
   const auto says_something = [](const Member& m) {
     return m.value.kind != Value::Kind::null && m.value.text != "null";
   };
   if (const Value* config = file.find("fsdp_config");
       config != nullptr && std::ranges::any_of(config->members, says_something))
-    arguments.push_back({"fsdp_config", "fsdp_config", word_value("true", config->mark)});
+    arguments.push_back({"fsdp_config", "fsdp_config", word_value("true", {})});
   const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
   counts.add(reader);
   Importing importing{reader, in, cluster, draft};
