@@ -20,21 +20,49 @@ Value embedded_list(std::string_view file) {
   return {};
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 // In lower case and without the hyphens that people leave out or put elsewhere: "Llama2-7b-hf".
+// Those behind a digit stay, since they end a number: Llama-2-7b is no Llama-27b.
 std::string spelt_plainly(std::string_view name) {
-  std::string plain = lower_case(name);
-  std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
+  std::string plain;
+  for (const char c : lower_case(name))
+    if (c != '-' && c != '_')
+      plain += c;
+    else if (!plain.empty() && is_digit(plain.back()))
+      plain += '-';
   return plain;
 }
 
-// Whether `name` is `pattern`, however it is spelt; "Llama-2-*" is any that begins so, but
-// "Qwen3-*" no Qwen3.5.
+// Whether a name goes on with the rest of a version, as "_5-9B" behind "Qwen3"; in "-8B" and
+// "-0.6B" a number has a unit.
+bool goes_on_with_a_version(std::string_view rest) {
+  if (!rest.starts_with('-')) return false;
+  rest.remove_prefix(1);
+  const std::string_view number = rest.substr(0, rest.find_first_not_of("0123456789."));
+  rest.remove_prefix(number.size());
+  return !number.empty() && (rest.empty() || rest.front() == '-');
+}
+
+// Whether `name` is `pattern`, however it is spelt; "Llama-2*" is any that begins so, but no
+// Llama-20b, and "Qwen3-*" no Qwen3.5.
 bool is_named(std::string_view name, std::string_view pattern) {
-  const std::string plain = spelt_plainly(pattern), spelt = spelt_plainly(name);
+  std::string plain = spelt_plainly(pattern);
+  const std::string spelt = spelt_plainly(name);
   if (!plain.ends_with('*')) return spelt == plain;
-  const std::string_view begins = std::string_view(plain).substr(0, plain.size() - 1);
-  if (!spelt.starts_with(begins)) return false;
-  return !pattern.ends_with("-*") || spelt.substr(begins.size(), 1) != ".";
+  plain.pop_back();
+  const bool of_words = pattern.ends_with("-*");
+  if (plain.ends_with('-')) plain.pop_back();
+  if (!spelt.starts_with(plain)) return false;
+  const std::string_view rest = std::string_view(spelt).substr(plain.size());
+  if (!plain.empty() && is_digit(plain.back())) {
+    if (!rest.empty() && is_digit(rest.front())) return false;
+    if (of_words && !rest.empty() && rest.front() != '-') return false;
+    return !of_words || !goes_on_with_a_version(rest);
+  }
+  return !of_words || !rest.starts_with('.');
 }
 
 // The parts of a path that name the tokenizer: the last one, and its folder where that is a file of

@@ -295,6 +295,11 @@ ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_
     unknown_[i].near = suggestion(unknown_[i].written);
 }
 
+int64_t ArgumentReader::used() const {
+  return std::ranges::count_if(
+      given_, [](const auto& g) { return g.second.argument.value.mark.source != nullptr; });
+}
+
 std::string ArgumentReader::suggestion(const std::string& written) const {
   std::vector<std::string_view> open;
   for (const CostArgument& row : table_)

@@ -158,7 +158,8 @@ class ArgumentReader {
 
   std::span<const CostArgument> table() const { return table_; }
 
-  int64_t used() const { return static_cast<int64_t>(given_.size()); }
+  // How many of the file's arguments change the cost; what an importer adds has no place in a file.
+  int64_t used() const;
   int64_t ignored() const { return ignored_; }
   const std::vector<UnknownArgument>& unknown() const { return unknown_; }
   Problems& problems() const { return problems_; }

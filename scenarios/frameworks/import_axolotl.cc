@@ -78,9 +78,7 @@ void axolotl_batch(Importing& i) {
 
 bool axolotl_has_fsdp(const Importing& i) {
   return std::ranges::any_of(
-      std::initializer_list<const char*>{"fsdp", "fsdp_config.sharding_strategy",
-                                         "fsdp_config.fsdp_version", "fsdp_version",
-                                         "fsdp_config.reshard_after_forward"},
+      std::initializer_list<const char*>{"fsdp", "fsdp_config", "fsdp_version"},
       [&](const char* name) { return i.a.given(name); });
 }
 
@@ -108,7 +106,8 @@ void axolotl_sharding(Importing& i) {
   const char* by = i.a.given("fsdp")                            ? "fsdp"
                    : i.a.given("fsdp_version")                  ? "fsdp_version"
                    : i.a.given("fsdp_config.sharding_strategy") ? "fsdp_config.sharding_strategy"
-                                                                : "fsdp_config.fsdp_version";
+                   : i.a.given("fsdp_config.fsdp_version")      ? "fsdp_config.fsdp_version"
+                                                                : "fsdp_config";
   FsdpStrategy strategy = fsdp_strategy(i.a.word("fsdp_config.sharding_strategy", "full_shard"));
   for (const std::string& word : i.a.words("fsdp")) {
     const FsdpStrategy named = fsdp_strategy(word);
@@ -119,8 +118,8 @@ void axolotl_sharding(Importing& i) {
   }
   if (strategy.none) return i.draft.set("parallel.zero", int64_t{0}, i.a.origin(by));
   const bool newer = i.a.whole("fsdp_config.fsdp_version", i.a.whole("fsdp_version", 1)) == 2;
-  i.draft.set("parallel.zero", int64_t{3}, i.a.origin(by, "fsdp_config"));
-  i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1", i.a.origin(by, "fsdp_config"));
+  i.draft.set("parallel.zero", int64_t{3}, i.a.origin(by));
+  i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1", i.a.origin(by));
   const char* reshard = "fsdp_config.reshard_after_forward";
   if (i.a.given(reshard) && !i.a.flag(reshard, true))
     i.draft.set("parallel.reshard_after_forward", false, i.a.origin(reshard));
@@ -233,6 +232,7 @@ constexpr CostArgument kAxolotl[] = {
     {"expert_parallel_size", "parallel.ep", As::whole().if_above_one()},
     {"deepspeed", "parallel.zero", As::code(axolotl_sharding)},
     {"fsdp", "parallel.zero"},
+    {"fsdp_config", "parallel.zero"},  // that there is one
     {"fsdp_version", "parallel.fsdp"},
     {"fsdp_config.sharding_strategy", "parallel.zero", As::input(),
      "fsdp_config.fsdp_sharding_strategy"},
@@ -288,6 +288,14 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   if (const Value* fsdp = file.find("fsdp");
       fsdp != nullptr && fsdp->kind == Value::Kind::sequence && fsdp->items.empty())
     std::erase_if(arguments, [](const Argument& a) { return a.name == "fsdp"; });
+  // Any key of it turns FSDP on (core/builders/base.py: `fsdp_config or fsdp`).  The section is no
+  // argument beside its keys, and so has no place.
+  const auto says_something = [](const Member& m) {
+    return m.value.kind != Value::Kind::null && m.value.text != "null";
+  };
+  if (const Value* config = file.find("fsdp_config");
+      config != nullptr && std::ranges::any_of(config->members, says_something))
+    arguments.push_back({"fsdp_config", "fsdp_config", word_value("true", {})});
   const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
   counts.add(reader);
   Importing importing{reader, in, cluster, draft};

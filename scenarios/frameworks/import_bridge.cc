@@ -109,17 +109,30 @@ void add_recipe(const Value& recipe, std::vector<Argument>& all) {
 // models/gpt_provider.py: the fused loss.
 struct RecipeDefault {
   const char* name;
+  const char* path;  // of what it becomes
   const char* value;
   bool of_pretraining = false;  // not of fine-tuning
 };
 constexpr RecipeDefault kRecipe[] = {
-    {"bf16", "true"},
-    {"use_distributed_optimizer", "true"},
-    {"overlap_grad_reduce", "true", true},
-    {"overlap_param_gather", "true", true},
-    {"hidden_dropout", "0"},
-    {"attention_dropout", "0"},
-    {"cross_entropy_loss_fusion", "true"},
+    {"bf16", "precision.preset", "true"},
+    {"use_distributed_optimizer", "parallel.zero", "true"},
+    {"overlap_grad_reduce", "overlap.dp_grad", "true", true},
+    {"overlap_param_gather", "overlap.dp_param", "true", true},
+    {"hidden_dropout", "kernels.dropout.hidden", "0"},
+    {"attention_dropout", "kernels.dropout.attention", "0"},
+    {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy", "true"},
+};
+
+// What the same functions begin with and most recipes change: too little to be assumed.
+struct RecipeSize {
+  const char* name;
+  const char* path;
+  int64_t pretraining, tuning;
+};
+constexpr RecipeSize kRecipeSizes[] = {
+    {"global_batch_size", "batch.global", 32, 128},
+    {"micro_batch_size", "batch.micro", 2, 1},
+    {"seq_length", "batch.seq", 4096, 2048},
 };
 
 // Whether the file is no whole configuration, but what a recipe is changed by: all of those say the
@@ -130,32 +143,51 @@ bool is_override(const std::vector<Argument>& arguments) {
   });
 }
 
-// Adds what the recipe says where the file says nothing.  Returns how many arguments that are.
-int64_t add_recipe_defaults(const Value& file, std::vector<Argument>& arguments,
-                            ScenarioDraft& draft) {
+bool is_null(const Value& v) {
+  return v.kind == Value::Kind::null || v.text == "null";
+}
+
+bool is_fine_tuning(const Value& file) {
+  const Value* checkpoint = file.find("checkpoint");
+  const Value* trained =
+      checkpoint == nullptr ? nullptr : checkpoint->find("pretrained_checkpoint");
+  return trained != nullptr && !is_null(*trained);
+}
+
+// Adds what the recipe says where the file says nothing, and notes what of it the user does not
+// state.
+void add_recipe_defaults(const Value& file, const ImportSources& in,
+                         std::vector<Argument>& arguments, ScenarioDraft& draft) {
   const auto has = [&](std::string_view name) {
     return std::ranges::any_of(arguments, [&](const Argument& a) { return a.name == name; });
   };
-  const Value* checkpoint = file.find("checkpoint");
-  const bool tunes = checkpoint != nullptr && checkpoint->find("pretrained_checkpoint") != nullptr;
+  const bool tunes = is_fine_tuning(file);
   const Value* precision = file.find("mixed_precision");
   const bool names_precision = has("fp16") || (precision != nullptr && !precision->is_mapping());
   std::vector<Argument> added;
-  std::string said;
+  std::vector<std::string> assumed, left;
   for (const RecipeDefault& d : kRecipe) {
     if (has(d.name) || (tunes && d.of_pretraining)) continue;
     if (names_precision && std::string_view(d.name) == "bf16") continue;
     added.push_back(
         {d.name, fmt::format("Megatron-Bridge's recipes: {}", d.name), word_value(d.value, {})});
-    said += fmt::format("{}{} {}", said.empty() ? "" : ", ", d.name, d.value);
+    if (!in.states_any_of(d.path)) assumed.push_back(fmt::format("{} {}", d.name, d.value));
   }
+  for (const RecipeSize& s : kRecipeSizes)
+    if (!has(s.name) && !in.states_any_of(s.path))
+      left.push_back(fmt::format("{} {}", s.name, tunes ? s.tuning : s.pretraining));
   arguments.insert(arguments.begin(), added.begin(), added.end());
-  if (!said.empty())
+  const std::string recipes =
+      fmt::format("Megatron-Bridge's {} recipes", tunes ? "fine-tuning" : "pretraining");
+  if (!assumed.empty())
     draft.note(
-        fmt::format("the file changes a recipe, which is not read: {} are assumed, as in "
-                    "Megatron-Bridge's {} recipes; what else it sets, the layout too, -s states",
-                    said, tunes ? "fine-tuning" : "pretraining"));
-  return std::ssize(added);
+        fmt::format("the file changes a recipe, which is not read: {} are assumed, as in {}; what "
+                    "else it sets, the layout too, -s states",
+                    fmt::join(assumed, ", "), recipes));
+  if (!left.empty())
+    draft.note(fmt::format(
+        "the recipe's batch is not read: {} begin with {}, and most change that; -s states it",
+        recipes, fmt::join(left, ", ")));
 }
 
 class BridgeFile {
@@ -211,7 +243,7 @@ class BridgeFile {
   }
 
   void add(Argument a) {
-    const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
+    const bool null = is_null(a.value);
     if (!names_.insert(a.name).second && null)
       return;                                   // does not erase what an earlier section states
     if (a.name == "num_query_groups" && !null)  // Megatron-Bridge has no flag for it
@@ -292,8 +324,7 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
   if (in.problems.any()) return;
   BridgeFile bridge;
   std::vector<Argument> arguments = bridge.read(file);
-  // What is assumed is nothing that the file says.
-  if (is_override(arguments)) counts.used -= add_recipe_defaults(file, arguments, draft);
+  if (is_override(arguments)) add_recipe_defaults(file, in, arguments, draft);
   draft_megatron_file(arguments, in, cluster, draft, counts);
   for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
   if (written != in.file) draft_measured(in, draft, counts);

@@ -148,22 +148,24 @@ void deepspeed_offload(Importing& i) {
 
 void deepspeed_precision(Importing& i) {
   const bool auto_bf16 = is_auto(i, "bf16.enabled"), auto_fp16 = is_auto(i, "fp16.enabled");
+  // Apex: at O2 parameters are in fp16 and the optimizer's in fp32, at O1 only products are in fp16
+  // (https://nvidia.github.io/apex/amp.html).  What is left to the Trainer is off: it uses
+  // PyTorch's own mixed precision unless it is told otherwise.
+  if (!is_auto(i, "amp.enabled") && i.a.flag("amp.enabled")) {
+    const char* name = "amp.opt_level";
+    const bool stated = i.a.given(name) && !is_auto(i, name);
+    const std::string level = stated ? i.a.word(name) : "O1";
+    const Origin origin = stated ? i.a.origin(name) : Origin("Apex' default: O1");
+    if (level == "O2") return i.draft.set_text("precision.preset", "fp16-mixed", origin);
+    if (level != "O0")
+      i.draft.left_out(fmt::format("amp.opt_level {} (some kernels in fp16)", level));
+    return i.draft.set_text("precision.preset", "fp32", origin);
+  }
   if ((auto_bf16 || auto_fp16) && !i.in.states("precision.preset") && !i.in.states("precision"))
     i.draft.assume("precision.preset", "bf16-mixed",
                    "the file leaves it to the Trainer; -s precision.preset=fp16-mixed");
   const bool bf16 = !auto_bf16 && i.a.flag("bf16.enabled");
   const bool fp16 = !auto_fp16 && i.a.flag("fp16.enabled");
-  // Apex: at O2 parameters are in fp16 and the optimizer's in fp32, at O1 only products are in fp16
-  // (https://nvidia.github.io/apex/amp.html).
-  if (i.a.flag("amp.enabled")) {
-    const std::string level = i.a.word("amp.opt_level", "O1");
-    if (level == "O2")
-      return i.draft.set_text("precision.preset", "fp16-mixed", i.a.origin("amp.opt_level"));
-    if (level != "O0")
-      i.draft.left_out(fmt::format("amp.opt_level {} (some kernels in fp16)", level));
-    return i.draft.set_text("precision.preset", "fp32",
-                            i.a.origin("amp.opt_level", "Apex' default: O1"));
-  }
   if (bf16 || fp16)
     i.draft.set_text("precision.preset", bf16 ? "bf16-mixed" : "fp16-mixed",
                      i.a.origin(bf16 ? "bf16.enabled" : "fp16.enabled"));

@@ -52,10 +52,6 @@ std::string assumed(const std::string& why) {
   return fmt::format("assumed: {}", why);
 }
 
-std::string assumption(const std::string& path, const std::string& value, const std::string& why) {
-  return fmt::format("{}: {} is assumed: {}", path, value, why);
-}
-
 }  // namespace
 
 std::string yaml_text(std::string_view text) {
@@ -125,17 +121,17 @@ void ScenarioDraft::set_text(const std::string& path, std::string_view text, con
 void ScenarioDraft::assume(const std::string& path, const std::string& value,
                            const std::string& why) {
   set(path, value, assumed(why));
-  note(assumption(path, value, why));
+  note_assumed(path, value, why);
 }
 
 void ScenarioDraft::derive(const std::string& path, DerivedBatch how, const Origin& origin) {
-  put({path, "1", {escape_text(origin.text), origin.mark}, how});
+  put({path, "", {escape_text(origin.text), origin.mark}, std::move(how)});
 }
 
 void ScenarioDraft::assume_derived(const std::string& path, DerivedBatch how,
                                    const std::string& why) {
-  derive(path, how, assumed(why));
-  note(assumption(path, "1", why));
+  how.assumed_why = why;
+  derive(path, std::move(how), assumed(why));
 }
 
 void ScenarioDraft::settle_batch(std::optional<int64_t> replicas) {
@@ -149,14 +145,10 @@ void ScenarioDraft::settle_batch(std::optional<int64_t> replicas) {
         saturating_product(v.derived->count, replicas.value_or(v.derived->replicas));
     const bool splits = v.derived->rule == DerivedBatch::Rule::split;
     const bool by_micro = v.derived->rule == DerivedBatch::Rule::microbatches;
-    const std::string settled = fmt::format(
+    v.value = fmt::format(
         "{}", splits ? std::max<int64_t>(1, size("batch.global") / std::max<int64_t>(1, each))
                      : saturating_product(each, by_micro ? size("batch.micro") : 1));
-    for (std::string& n : notes_) {
-      const std::string begin = assumption(v.path, v.value, {});
-      if (n.starts_with(begin)) n = assumption(v.path, settled, n.substr(begin.size()));
-    }
-    v.value = std::move(settled);
+    if (v.derived->assumed_why) note_assumed(v.path, v.value, *v.derived->assumed_why);
   }
 }
 
@@ -176,6 +168,11 @@ void ScenarioDraft::note(std::string text) {
     notes_.push_back(std::move(text));
 }
 
+void ScenarioDraft::note_assumed(const std::string& path, const std::string& value,
+                                 const std::string& why) {
+  note(fmt::format("{}: {} is assumed: {}", path, value, why));
+}
+
 void ScenarioDraft::left_out(const std::string& what) {
   note(left_out_remark(what));
 }
@@ -190,6 +187,7 @@ DraftText ScenarioDraft::text(const std::string& head) const {
   for (const std::string& note : notes_) add_line("# - " + note);
   std::string_view open;
   for (const DraftValue& v : values_) {
+    if (v.derived && v.value.empty()) continue;  // not worked out yet
     const size_t shared = shared_depth(v.path, open);
     if (shared == 0 &&
         (open.find('.') != std::string_view::npos || v.path.find('.') != std::string::npos))

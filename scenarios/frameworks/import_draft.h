@@ -32,11 +32,12 @@ struct DerivedBatch {
   Rule rule = Rule::microbatches;
   int64_t count = 1;     // of a replica and step: microbatches (split, too) or sequences
   int64_t replicas = 1;  // as the file has them, or as they are assumed
+  std::optional<std::string> assumed_why{};  // nothing: the file says how
 };
 
 struct DraftValue {
   std::string path;
-  std::string value;  // YAML on one line
+  std::string value;  // YAML on one line; empty while a derived size is not worked out
   Origin origin;
   std::optional<DerivedBatch> derived{};
 };
@@ -57,12 +58,12 @@ class ScenarioDraft {
   void set_text(const std::string& path, std::string_view text, const Origin& origin);
   // As set(), for what the file does not say: a note tells the user, too.
   void assume(const std::string& path, const std::string& value, const std::string& why);
-  // A size of the batch that settle_batch() works out.  The first is set; the second is assumed, so
-  // that a note tells the user, too.
+  // A size of the batch that settle_batch() works out, and that no text has before.  The first is
+  // set; the second is assumed, so that a note tells the user, too.
   void derive(const std::string& path, DerivedBatch how, const Origin& origin);
   void assume_derived(const std::string& path, DerivedBatch how, const std::string& why);
   // Works the derived sizes of the batch out, for a job of so many replicas; nothing: those of the
-  // file.  REQUIRES: whatever the user states has been said.
+  // file.  Notes those that are assumed.  REQUIRES: whatever the user states has been said.
   void settle_batch(std::optional<int64_t> replicas);
   // A value that the user states; the notes about what was assumed for it go.
   void override_with(const std::string& path, const std::string& value);
@@ -76,6 +77,7 @@ class ScenarioDraft {
 
  private:
   void put(DraftValue value);
+  void note_assumed(const std::string& path, const std::string& value, const std::string& why);
 
   std::vector<DraftValue> values_;  // those of a section one after the other
   std::vector<std::string> notes_;

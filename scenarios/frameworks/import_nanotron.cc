@@ -4,12 +4,30 @@
 // Names and defaults: src/nanotron/config/ of https://github.com/huggingface/nanotron
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+
 #include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 namespace {
 
 constexpr int64_t kMostRanks = 1'000'000;  // of each kind of parallelism; also of microbatches
+
+// As many as the GPUs make where the user states how many of those there are, or how many a replica
+// has.
+void nanotron_replicas(Importing& i) {
+  const char* name = "parallelism.dp";
+  const std::optional<int64_t> dp = i.a.whole(name);
+  if (!dp) return;
+  if (*dp < 1 || *dp > kMostRanks)
+    return i.a.refuse(name, fmt::format("must be from 1 to {}", kMostRanks));
+  const bool follows = std::ranges::any_of(
+      std::initializer_list<const char*>{"cluster", "parallel.tp", "parallel.pp", "parallel.cp"},
+      [&](const char* path) { return i.in.states_any_of(path); });
+  if (!follows) i.draft.set("parallel.dp", *dp, i.a.origin(name));
+}
 
 void nanotron_cluster(Importing& i) {
   if (i.in.problems.any()) return;
@@ -71,7 +89,7 @@ constexpr CostArgument kNanotron[] = {
     {"parallelism.tp", "parallel.tp", As::size_to(kMostRanks)},
     {"parallelism.pp", "parallel.pp", As::size_to(kMostRanks)},
     {"parallelism.context_parallel_size", "parallel.cp", As::size_to(kMostRanks)},
-    {"parallelism.dp", "parallel.dp", As::size_to(kMostRanks)},
+    {"parallelism.dp", "parallel.dp", As::code(nanotron_replicas)},
     {"parallelism.expert_parallel_size", "parallel.ep", As::size_to(kMostRanks)},
     {"", "cluster", As::code(nanotron_cluster)},
     {"parallelism.tp_mode", "parallel.sp",

@@ -330,6 +330,14 @@ bool ImportSources::states(std::string_view path) const {
   return std::any_of(set.begin(), set.end(), [&](const auto& s) { return s.first == path; });
 }
 
+bool ImportSources::states_any_of(std::string_view path) const {
+  const auto is_in = [](std::string_view a, std::string_view section) {
+    return a.starts_with(section) && (a.size() == section.size() || a[section.size()] == '.');
+  };
+  return std::ranges::any_of(
+      set, [&](const auto& s) { return is_in(s.first, path) || is_in(path, s.first); });
+}
+
 std::string ImportSources::stated(std::string_view path) const {
   for (const auto& [key, value] : set)
     if (key == path) return value;

@@ -267,7 +267,9 @@ void titan_precision(Importing& i) {
   // "all parameters, gradients, and optimizer states in bfloat16, without an extra copy of fp32
   // weights" (torchtitan/config/job_config.py, Training.dtype).
   const char* stored = "training.dtype";
-  if (i.a.word(stored, "float32") != "bfloat16") return;
+  const std::string dtype = i.a.word(stored, "float32");
+  if (dtype != "bfloat16" && dtype != "float32") i.draft.left_out(i.a.why(stored));
+  if (dtype != "bfloat16") return;
   i.draft.set_text("precision.grads", "bf16", i.a.origin(stored));
   i.draft.set("precision.master", false, i.a.origin(stored));
   i.draft.set_text("precision.moments", "bf16", i.a.origin(stored));

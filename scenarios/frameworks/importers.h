@@ -31,6 +31,8 @@ struct ImportSources {
   // Whether the user states `path` himself, and what he states; empty if he does not.
   bool states(std::string_view path) const;
   std::string stated(std::string_view path) const;
+  // Whether he states it, a section that it is in, or something in it.
+  bool states_any_of(std::string_view path) const;
   // Whether he states which model it is, which --set then writes.
   bool states_a_model() const {
     return states("model") || states("model.preset") || states("model.hf");

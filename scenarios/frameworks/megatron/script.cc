@@ -288,18 +288,94 @@ class ProgramNames {
   Named called_;
 };
 
-// How many of the arguments are srun's own: they stand before the program that srun starts, which
-// may be a launcher.
-size_t arguments_of_srun(const std::vector<ShellWord>& words) {
-  const auto is_program = [](const ShellWord& word) {
-    const std::string_view name = std::string_view(word.text).substr(word.text.rfind('/') + 1);
-    return name.starts_with("python") || name.ends_with(".py") || name == "torchrun" ||
-           name == "deepspeed" || name == "accelerate";
-  };
-  if (words.front().text != "srun") return 0;
-  const auto program = std::ranges::find_if(words, is_program);
-  if (program == words.end()) return 0;
-  return arguments_of({words.begin(), program}).size();
+// The last part of a path.
+std::string_view name_of_program(const ShellWord& word) {
+  return std::string_view(word.text).substr(word.text.rfind('/') + 1);
+}
+
+// Whether the word behind an option of srun's is its value.  The options without one, and those
+// whose value only stands behind '=', are named in https://slurm.schedmd.com/srun.html and,
+// those of containers, in the README of https://github.com/NVIDIA/pyxis.
+bool takes_a_value_of_srun(std::string_view option) {
+  constexpr std::array<std::string_view, 36> kFlags{"bcast",
+                                                    "container_entrypoint",
+                                                    "container_mount_home",
+                                                    "container_readonly",
+                                                    "container_remap_root",
+                                                    "container_writable",
+                                                    "contiguous",
+                                                    "disable_status",
+                                                    "exact",
+                                                    "exclusive",
+                                                    "hold",
+                                                    "immediate",
+                                                    "interactive",
+                                                    "kill_on_bad_exit",
+                                                    "label",
+                                                    "multi_prog",
+                                                    "nice",
+                                                    "no_allocate",
+                                                    "no_container_entrypoint",
+                                                    "no_container_mount_home",
+                                                    "no_container_remap_root",
+                                                    "no_kill",
+                                                    "overcommit",
+                                                    "overlap",
+                                                    "oversubscribe",
+                                                    "preserve_env",
+                                                    "propagate",
+                                                    "pty",
+                                                    "quiet",
+                                                    "reboot",
+                                                    "spread_job",
+                                                    "test_only",
+                                                    "unbuffered",
+                                                    "use_min_nodes",
+                                                    "verbose",
+                                                    "whole"};
+  constexpr std::string_view kLettersWithValues = "ABCDGJLMNSTWcdeimnopqrtwx";
+  if (option.starts_with("--"))
+    return option.size() > 2 && option.find('=') == option.npos &&
+           std::ranges::find(kFlags, argument_name(option)) == kFlags.end();
+  return option.size() == 2 && option[0] == '-' &&
+         kLettersWithValues.find(option[1]) != std::string_view::npos;
+}
+
+// srun's own part of a command: the words before the program that it starts, which may be a
+// launcher.  Empty where srun starts none that is known.
+std::vector<ShellWord> words_of_srun(const std::vector<ShellWord>& words) {
+  if (name_of_program(words.front()) != "srun") return {};
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string_view name = name_of_program(words[i]);
+    const bool is_program = name.starts_with("python") || name.ends_with(".py") ||
+                            name == "torchrun" || name == "deepspeed" || name == "accelerate";
+    if (is_program && !takes_a_value_of_srun(words[i - 1].text))
+      return {words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i)};
+  }
+  return {};
+}
+
+// What srun's part says of nodes and GPUs, as Megatron's launchers are told it.
+std::vector<ShellArgument> gpus_of_srun(std::vector<ShellWord> words) {
+  for (ShellWord& w : words)  // "-N 4", "-N4"
+    if (w.text.starts_with("-N"))
+      w.text = w.text.size() == 2 ? "--nodes" : fmt::format("--nodes={}", w.text.substr(2));
+  std::vector<ShellArgument> said;
+  for (ShellArgument& a : arguments_of(words)) {
+    Argument& of = a.argument;
+    if (!of.value.is_scalar() && !of.value.items.empty()) of.value = Value(of.value.items.front());
+    std::string& text = of.value.text;
+    if (of.name == "gres") {  // "gpu:8", "gpu:h100:8,nvme:1"
+      const size_t gpu = text.starts_with("gpu:") ? 0 : text.find(",gpu:");
+      if (gpu == std::string::npos) continue;
+      text = text.substr(text.find("gpu:", gpu));
+      text.resize(std::min(text.find(','), text.size()));
+      of.name = "nproc_per_node";
+    }
+    if (says_gpus_of_a_node(of.name)) text = text.substr(text.rfind(':') + 1);  // "h100:8"
+    if (known_argument(megatron_arguments(), "megatron", of.name)) said.push_back(std::move(a));
+  }
+  return said;
 }
 
 // What a command trains.
@@ -512,15 +588,12 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
       open.add(command->hangs_on, "the command", command->words.front().text,
                command->words.front().mark);
     found = arguments;
-    // Of srun's options only those count that say how many nodes and GPUs there are.
-    const auto end = found.begin() + static_cast<std::ptrdiff_t>(
-                                         std::min(found.size(), arguments_of_srun(command->words)));
-    found.erase(std::remove_if(found.begin(), end,
-                               [](const ShellArgument& a) {
-                                 return !known_argument(megatron_arguments(), "megatron",
-                                                        a.argument.name);
-                               }),
-                end);
+    if (const std::vector<ShellWord> srun = words_of_srun(command->words); !srun.empty()) {
+      const size_t own = std::min(found.size(), arguments_of(srun).size());
+      const std::vector<ShellArgument> said = gpus_of_srun(srun);
+      found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(own));
+      found.insert(found.begin(), said.begin(), said.end());
+    }
   }
   std::erase_if(found, [&](ShellArgument& a) { return open.leaves_out(a, in); });
   for (ShellArgument& a : found) {

@@ -854,6 +854,22 @@ TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
 }
 
+// axolotl shards by FSDP wherever fsdp_config says anything (core/builders/base.py).
+TEST(ImportAxolotl, AnyKeyOfItsConfigurationIsFsdp) {
+  for (const char* key :
+       {"transformer_layer_cls_to_wrap: LlamaDecoderLayer", "offload_params: false",
+        "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"}) {
+    const ImportedRun run =
+        import_run(axolotl(std::string("bf16: true\nfsdp_config: {") + key + "}\n"));
+    EXPECT_EQ(value_of(run, "parallel.zero"), "3") << key;
+    EXPECT_EQ(value_of(run, "parallel.fsdp"), "fsdp1") << key;
+    EXPECT_EQ(value_of(run, "precision.master"), "") << key;
+    EXPECT_EQ(unknown(run), "") << key;
+  }
+  for (const char* nothing : {"fsdp_config:\n", "fsdp_config: {}\n", "fsdp_config: {a: null}\n"})
+    EXPECT_EQ(value_of(import_run(axolotl(nothing)), "parallel.zero"), "") << nothing;
+}
+
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
   const auto of = [](const std::string& optimizer, const std::string& more) {
     return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
@@ -1271,7 +1287,44 @@ TEST(ImportBridge, WhatARecipeSetsIsAssumedOfAFileThatChangesOne) {
   const ImportedRun tuning = changed("checkpoint: {pretrained_checkpoint: /x}\n");
   EXPECT_EQ(value_of(tuning, "overlap.dp_grad"), "");
   EXPECT_EQ(value_of(tuning, "parallel.zero"), "1");
+  const ImportedRun pretraining = changed("checkpoint: {pretrained_checkpoint: null}\n");
+  EXPECT_EQ(value_of(pretraining, "overlap.dp_grad"), "true");
+  EXPECT_THAT(notes(pretraining), HasSubstr("pretraining recipes"));
   EXPECT_THAT(notes(imported("bridge", import_sample("bridge.yaml"))), Not(HasSubstr("recipe")));
+}
+
+TEST(ImportBridge, WhatARecipeSetsIsNoArgumentOfTheFile) {
+  ImportRequest r = request("bridge",
+                            "model: {seq_length: 4096, tensor_model_parallel_size: 2}\n"
+                            "train: {global_batch_size: 8, micro_batch_size: 1}\n");
+  r.set = {{"model", "llama3-8b"}};
+  EXPECT_EQ(import_run(r).used, 4);
+}
+
+TEST(ImportBridge, TheNoteOnARecipeSaysWhatNobodyStates) {
+  const auto noted = [](const std::string& file,
+                        std::vector<std::pair<std::string, std::string>> set) {
+    ImportRequest r = request("bridge", file);
+    r.set = std::move(set);
+    r.set.emplace_back("model", "llama3-8b");
+    return notes(import_run(r));
+  };
+  const std::string file = "model: {seq_length: 4096}\n";
+  const std::string all = noted(file, {});
+  EXPECT_THAT(all, HasSubstr("bf16 true, use_distributed_optimizer true"));
+  EXPECT_THAT(all, HasSubstr("global_batch_size 32, micro_batch_size 2"));
+  EXPECT_THAT(all, Not(HasSubstr("seq_length 4096")));
+  const std::string stated =
+      noted(file, {{"precision.preset", "fp32"}, {"parallel.zero", "0"}, {"batch.global", "8"}});
+  EXPECT_THAT(stated, HasSubstr("overlap_grad_reduce true"));
+  EXPECT_THAT(stated, Not(HasSubstr("bf16")));
+  EXPECT_THAT(stated, Not(HasSubstr("use_distributed_optimizer")));
+  EXPECT_THAT(stated, Not(HasSubstr("global_batch_size")));
+  EXPECT_THAT(stated, HasSubstr("micro_batch_size 2"));
+  EXPECT_THAT(noted(file, {{"batch", "{global: 8, micro: 1, seq: 4096}"}}),
+              Not(HasSubstr("batch_size")));
+  EXPECT_THAT(noted(file + "checkpoint: {pretrained_checkpoint: /x}\n", {}),
+              HasSubstr("global_batch_size 128, micro_batch_size 1"));
 }
 
 TEST(ImportBridge, LayoutMayBeAListOfStages) {
@@ -1335,6 +1388,10 @@ TEST(ImportTorchtitan, WhatIsStoredInBf16IsSoThroughout) {
   const ImportedRun wide = of(R"("dtype": "float32")", R"("early_step_in_backward": false)");
   EXPECT_EQ(value_of(wide, "precision.master"), "");
   EXPECT_THAT(notes(wide), Not(HasSubstr("early_step")));
+  EXPECT_THAT(notes(wide), Not(HasSubstr("training.dtype")));
+  const ImportedRun half = of(R"("dtype": "float16")", "");
+  EXPECT_EQ(value_of(half, "precision.master"), "");
+  EXPECT_THAT(notes(half), HasSubstr("training.dtype float16: not modelled, left out"));
 }
 
 TEST(ImportTorchtitan, OptimizersKernelIsTheOneNamedAndFusedByDefault) {
@@ -1496,6 +1553,24 @@ TEST(ImportDeepSpeed, ApexSaysThePrecisionToo) {
   EXPECT_EQ(value_of(products, "precision.preset"), "fp32");
   EXPECT_THAT(notes(products), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
   EXPECT_THAT(notes(of(R"({"enabled": false, "opt_level": "O2"})")), Not(HasSubstr("amp")));
+  EXPECT_THAT(unknown(of("true")), HasSubstr("amp@"));
+}
+
+// The Trainer of transformers fills "auto" in, and does not ask for Apex unless it is told to.
+TEST(ImportDeepSpeed, ApexThatIsLeftToTheTrainerIsOff) {
+  const auto of = [](const std::string& more) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, " + more + "}"));
+  };
+  const std::string left = R"("amp": {"enabled": "auto", "opt_level": "auto"})";
+  EXPECT_EQ(value_of(of(left), "precision.preset"), "fp32");
+  const ImportedRun both = of(R"("bf16": {"enabled": "auto"}, )" + left);
+  EXPECT_EQ(value_of(both, "precision.preset"), "bf16-mixed");
+  EXPECT_THAT(notes(both), HasSubstr("precision.preset: bf16-mixed is assumed"));
+  const ImportedRun apex =
+      of(R"("bf16": {"enabled": "auto"}, "amp": {"enabled": true, "opt_level": "auto"})");
+  EXPECT_EQ(value_of(apex, "precision.preset"), "fp32");
+  EXPECT_THAT(notes(apex), HasSubstr("amp.opt_level O1 (some kernels in fp16): not modelled"));
+  EXPECT_THAT(notes(apex), Not(HasSubstr("is assumed: the file leaves it to the Trainer")));
 }
 
 TEST(ImportDeepSpeed, EveryFieldHasItsPlace) {

@@ -600,7 +600,9 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
         std::pair{"/models/llama-2-7b-hf/tokenizer.model", "32000"},
         std::pair{"/fsx/deepspeed/Llama2-7b-hf", "32000"},
         std::pair{"/models/llama2/tokenizer.model", "32000"},
-        std::pair{"/models/llama_30b", "32000"}, std::pair{"/models/Llama3.1-8B", "128256"},
+        std::pair{"/models/llama_30b", "32000"}, std::pair{"/models/llama-30b-hf", "32000"},
+        std::pair{"/models/Llama-33b", "32000"}, std::pair{"/models/llama-7b-hf", "32000"},
+        std::pair{"/models/Llama3.1-8B", "128256"},
         std::pair{"${MODELS}/Meta-Llama-3.1-8B", "128256"}, std::pair{"Qwen/Qwen2.5-72B", "151665"},
         std::pair{"Qwen/Qwen2-7B-Instruct", "151646"}, std::pair{"/models/Qwen2-72B/", "151646"},
         std::pair{"/data/nemotron_2_256k.model", "256000"}}) {
@@ -611,11 +613,14 @@ TEST(ImportMegatron, TokenizersOfKnownModelsSayHowLargeTheVocabularyIs) {
   EXPECT_EQ(value_of(run("deepseek-ai/DeepSeek-V3"), "model.vocab_size"), "129280");
   EXPECT_THAT(notes(run("deepseek-ai/DeepSeek-V3")), HasSubstr("129280 is assumed"));
   EXPECT_EQ(value_of(run("THUDM/glm-4-9b"), "model.vocab_size"), "151552");
-  EXPECT_EQ(value_of(run("/models/Qwen3_8B"), "model.vocab_size"), "151936");
+  for (const char* qwen3 : {"/models/Qwen3_8B", "/models/qwen3-30b-a3b", "/models/Qwen3-0.6B",
+                            "/models/Qwen3-Coder-480B", "/models/Qwen-3-8B", "/models/Qwen3"})
+    EXPECT_EQ(value_of(run(qwen3), "model.vocab_size"), "151936") << qwen3;
   for (const char* other :
        {"someone/Llama-2-7b-hf", "someone/Llama2-7b-hf", "Qwen/Qwen3.5-35B-A3B",
         "/data/tokenizer.model", "$TOKENIZER", "Qwen/Qwen2-Audio-7B", "/models/llama-2-ko-7b",
-        "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json"})
+        "/data/qwen2-7b/tok/gpt2", "/models/Qwen2-7B/tok/vocab.json", "/models/Qwen3_5-9B",
+        "/models/Qwen3-5-9B", "/models/qwen-32b", "/models/Llama-27b", "/models/qwen-3b"})
     EXPECT_THAT(notes(run(other)), HasSubstr("128256 is assumed")) << other;
   EXPECT_THAT(notes(run("someone/some-9b")),
               HasSubstr("someone/some-9b: how large its vocabulary is, is not known"));
@@ -641,6 +646,25 @@ TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
   EXPECT_THAT(unknown(run), HasSubstr("--odd"));
   EXPECT_THAT(unknown(run), HasSubstr("--mock"));
   EXPECT_EQ(run.gpus, 16);
+}
+
+TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
+  const std::string program =
+      " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 64 --vocab-size 1000\n";
+  for (const char* srun :
+       {"srun --nodes=4 --gres=gpu:8", "srun -N4 --gres=gpu:8", "srun -N 4 --gres gpu:h100:8",
+        "srun --unbuffered -N 4 -l --gpus-per-node=h100:8", "time /usr/bin/srun -l -N4 --mpi=pmix",
+        "srun --nodes 4 --container-env python3-env --unbuffered --gres gpu:8 --overlap",
+        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python"}) {
+    const ImportedRun run = imported("megatron-args", srun + program);
+    EXPECT_EQ(run.gpus, 32) << srun;
+    EXPECT_EQ(unknown(run), "") << srun;
+  }
+  EXPECT_EQ(imported("megatron-args", "srun -N 2 --gres=gpu:4" + program).gpus, 8);
+  // What follows the program is not srun's.
+  EXPECT_THAT(unknown(imported("megatron-args", "srun -N2 torchrun --gres=gpu:8" + program)),
+              HasSubstr("--gres"));
 }
 
 TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {

@@ -93,6 +93,12 @@ const Accumulating kAccumulating[] = {
      "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 2048 "
      "--max-position-embeddings 2048 --micro-batch-size 2 --vocab-size 32000",
      "2", "64", "96"},
+    {"nanotron",
+     "model:\n  model_config: {is_llama_config: true, hidden_size: 512, num_hidden_layers: 4, "
+     "num_attention_heads: 8, intermediate_size: 1024, vocab_size: 32000}\n"
+     "parallelism: {dp: 2, tp: 2, pp: 2}\n"
+     "tokens: {batch_accumulation_per_replica: 8, micro_batch_size: 2, sequence_length: 2048}\n",
+     "32", "128", "192"},
 };
 
 TEST(ImportRun, ABatchThatFollowsFromAccumulationFollowsTheReplicasThatThereAre) {
@@ -119,6 +125,22 @@ TEST(ImportRun, ABatchFollowsTheClusterHoweverItIsStated) {
   EXPECT_EQ(value_of(import_run(r), "batch.global"), "32");
 }
 
+TEST(ImportRun, ReplicasThatTheFileCountsFollowTheClusterThatIsStated) {
+  ImportRequest r = request("nanotron", import_sample("nanotron.yaml"));
+  EXPECT_EQ(value_of(import_run(r), "parallel.dp"), "4");
+  r.set = {{"cluster.nodes", "16"}};
+  EXPECT_EQ(import_run(r).gpus, 128);
+  EXPECT_EQ(value_of(import_run(r), "parallel.dp"), "");
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "256");
+  r.set = {{"parallel.tp", "8"}};
+  EXPECT_EQ(value_of(import_run(r), "parallel.dp"), "");
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "32");
+  r.set = {{"parallel.sp", "false"}};
+  EXPECT_EQ(value_of(import_run(r), "parallel.dp"), "4");
+  r.set = {{"parallel.dp", "4"}, {"cluster.nodes", "16"}};
+  EXPECT_EQ(testing::failure_of([&] { import_run(r); }).codes, "E201");
+}
+
 // What a batch that is stated leaves to each replica follows, too.
 TEST(ImportRun, ABatchThatTheFileStatesStays) {
   ImportRequest r =
@@ -142,6 +164,8 @@ TEST(ImportRun, TheNoteOnAnAssumedBatchSaysTheNumberThatIsWritten) {
   ImportRequest r = request("accelerate", kAccumulating[2].text);
   r.set = {{"model", "llama3-8b"}, {"cluster.nodes", "4"}};
   EXPECT_THAT(notes(import_run(r)), HasSubstr("batch.global: 128 is assumed: micro batch x "));
+  r.set.emplace_back("batch", "{global: 64, micro: 1, seq: 4096}");
+  EXPECT_THAT(notes(import_run(r)), Not(HasSubstr("batch.global")));
 }
 
 // Whatever the importer would miss in it.
