@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <new>
 #include <pugixml.hpp>
 #include <set>
 #include <string>
@@ -74,6 +75,7 @@ class XmlReader {
     check_size();
     const pugi::xml_parse_result result = document_.load_buffer_inplace(
         buffer_.data(), buffer_.size(), pugi::parse_escapes, pugi::encoding_utf8);
+    if (result.status == pugi::status_out_of_memory) throw std::bad_alloc();
     if (result.status == pugi::status_no_document_element)
       fail(text_.size(), "no element in this file", "E320");
     if (!result) refuse_malformed(result);
