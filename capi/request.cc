@@ -183,6 +183,7 @@ std::optional<ScenarioDocument> imported_scenario(
   for (const UnknownPlace& u : run.unknown)
     run.notes.push_back("unknown key '" + u.name + "': whether it changes the cost is not known");
   document.warn(std::move(run.notes));
+  document.mark_imported();
   return document;
 }
 

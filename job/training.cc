@@ -280,8 +280,9 @@ std::string apart(double takes) {
 }
 
 // What is stated of checkpoints and cannot be, once the step is known.
-void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpoint& c,
-                       double step) {
+// `shortest`: of all steps of a ramp.
+void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpoint& c, double step,
+                       double shortest) {
   if (job.automatic) return;
   const double every = job.every.in_seconds(step);
   if (every < step * 0.999999)
@@ -290,9 +291,9 @@ void check_checkpoints(const Job& job, const LongRun& run, const TrainingCheckpo
                            duration_text(every), duration_text(step)),
                "checkpoints are made between steps");
   const double takes = std::max(c.save, c.block);
-  if (takes > run.interval + (job.async ? c.block : 0))
-    refuse_job(job, "checkpoint.every", longer_than_its_interval(takes, run.interval),
-               apart(takes));
+  const double interval = job.every.steps > 0 ? c.steps * shortest : run.interval;
+  if (takes > interval + (job.async ? c.block : 0))
+    refuse_job(job, "checkpoint.every", longer_than_its_interval(takes, interval), apart(takes));
 }
 
 // Seconds that the tokens take at the fastest peak of the GPUs; without stated tokens as long as
@@ -560,7 +561,10 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
   std::string why;
   const auto at = [&](int64_t nodes) -> const std::optional<TrainingPlan>& {
     auto [place, added] = known.try_emplace(nodes);
-    if (added) place->second = plan_for(document, job, nodes, node, why);
+    Job there = job;
+    // What is stated is of the nodes that the job has; more of them fail more often.
+    if (there.mtbf) *there.mtbf *= real(nodes_of(s)) / real(nodes);
+    if (added) place->second = plan_for(document, there, nodes, node, why);
     return place->second;
   };
   for (const int64_t gpus : options.gpus) {
@@ -590,6 +594,37 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
   }
   for (const auto& [nodes, plan] : known)
     if (plan) out.plans.push_back(*plan);
+}
+
+double shortest_step(const std::vector<Part>& parts) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const Part& p : parts) shortest = std::min(shortest, to_seconds(p.result.step_time));
+  return shortest;
+}
+
+// Copies in memory have no closed form, and with them storage is seldom read: the interval that
+// loses least without them is doubled as long as drawn runs are a thousandth shorter.  (What is
+// left is not worth the work that a lost copy would cost.)  `run` gets it unless another is stated.
+void take_best_interval(LongRun& run, TrainingCheckpoint& c, double step, int64_t count,
+                        uint64_t seed) {
+  const auto wall = [&](double steps) {
+    LongRun with = run;
+    with.interval = steps * step;
+    return draw_runs(with, count, seed).mean.wall;
+  };
+  double steps = std::max(1.0, std::floor(c.best_every / step + 0.5));
+  while (steps * step < run.memory_interval) steps *= 2;
+  c.best_wall = wall(steps);
+  for (double more = 2 * steps; more * step < run.work; more *= 2) {
+    const double with = wall(more);
+    if (!(with < 0.999 * c.best_wall)) break;
+    c.best_wall = with;
+    steps = more;
+  }
+  c.best_every = steps * step;
+  if (!c.automatic) return;
+  c.steps = steps;
+  c.every = run.interval = c.best_every;
 }
 
 // The section, or all that is wrong with the scenario and with it.
@@ -652,9 +687,11 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
                                                       : step_seconds / job.evaluate_every.seconds;
     evaluation = std::floor(count) * job.evaluation;
   }
-  const double step = to_seconds(main.result.step_time);
+  // Of a ramp the mean: so many steps are as many checkpoints, however long each takes.
+  const double step =
+      parts.size() == 1 ? to_seconds(main.result.step_time) : step_seconds / out.steps;
   LongRun run = long_run(job, s, step, step_seconds + evaluation, out.checkpoint);
-  check_checkpoints(job, run, out.checkpoint, step);
+  check_checkpoints(job, run, out.checkpoint, step, shortest_step(parts));
   const bool copies = run.memory_interval > 0;
   RunParts found;
   if (!copies) {
@@ -666,6 +703,7 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
         static_cast<int64_t>(std::clamp(kDrawnInterruptions / std::max(1.0, run.work * run.rate()),
                                         real(kLeastDrawn), real(kDrawn)));
     const int64_t count = options.replicas > 0 ? options.replicas : enough;
+    if (copies) take_best_interval(run, out.checkpoint, step, count, options.seed);
     const ReplicaRuns drawn = draw_runs(run, count, options.seed);
     if (!std::isfinite(drawn.mean.wall)) refuse_endless(job, run);
     if (copies) found = drawn.mean;
@@ -692,15 +730,19 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
     out.spares = job.spares;
     if (load > 0) out.spares_for_99 = spares_for(load, 0.99);
   }
-  LongRun best = run;
-  best.memory_interval = 0;
-  best.interval = out.checkpoint.best_every;
-  out.checkpoint.best_wall = copies ? 0 : wall_of(best);
+  // Most restarts read a copy in memory, which is sooner than the storage.
+  if (copies && found.interruptions > 0) out.recovery = found.restart / found.interruptions;
+  if (!copies) {
+    LongRun best = run;
+    best.interval = out.checkpoint.best_every;
+    out.checkpoint.best_wall = wall_of(best);
+  }
   LongRun plain = run;
   plain.memory_interval = 0;
   if (!copies) out.intervals = intervals_around(run, out.checkpoint, step);
   if (!copies)
-    set_interval(out, plain, job, main.result.interval ? &*main.result.interval : nullptr, step);
+    set_interval(out, plain, job, main.result.interval ? &*main.result.interval : nullptr,
+                 to_seconds(main.result.step_time));
   out.gpu_hours = found.wall / 3600 * real(out.gpus);
   if (job.price) out.price = out.gpu_hours * *job.price;
   out.energy = energy_of(job, parts, out.times);

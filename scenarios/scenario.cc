@@ -249,7 +249,8 @@ ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
       files_(other.files_, problems_),
       first_(other.first_),
       tree_(other.tree_),
-      warnings_(other.warnings_) {}
+      warnings_(other.warnings_),
+      imported_(other.imported_) {}
 
 ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::string& root) {
   ScenarioDocument document(root);
@@ -274,6 +275,20 @@ ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& 
 void ScenarioDocument::read(SourceRef first) {
   first_ = std::move(first);
   tree_ = files_.load(first_);
+}
+
+std::vector<std::pair<std::string, std::string>> ScenarioDocument::sets_again(
+    std::vector<std::pair<std::string, std::string>> given) const {
+  const Value* batch = tree_.find("batch");
+  if (!imported_ || batch == nullptr) return given;
+  for (const char* key : {"global", "micro"}) {
+    const std::string path = std::string("batch.") + key;
+    const Value* made = batch->find(key);
+    const bool stated = std::ranges::any_of(
+        given, [&](const auto& set) { return set.first == path || set.first == "batch"; });
+    if (made != nullptr && made->is_scalar() && !stated) given.emplace_back(path, made->text);
+  }
+  return given;
 }
 
 void ScenarioDocument::set(const std::string& path, Value value, const Mark& key) {

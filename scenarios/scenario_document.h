@@ -40,6 +40,12 @@ class ScenarioDocument {
   void set(const std::string& path, Value value, const Mark& key = {});
   // What whoever made the text assumed: first among the warnings of the scenario.
   void warn(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
+  // The text was made of a file of another tool, which a command imports again.
+  void mark_imported() { imported_ = true; }
+  // What a command sets, dotted paths and YAML, to have this document again but for its layout:
+  // `given`, and of an import the batch that was made: with another layout it would make another.
+  std::vector<std::pair<std::string, std::string>> sets_again(
+      std::vector<std::pair<std::string, std::string>> given) const;
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);
 
@@ -66,6 +72,7 @@ class ScenarioDocument {
   SourceRef first_;  // the file itself
   Value tree_;
   std::vector<std::string> warnings_;
+  bool imported_ = false;
 };
 
 // Values for ScenarioDocument::set() that are written nowhere.

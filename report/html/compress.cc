@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <cstdint>
+#include <new>
 
 #include "sim/check.h"
 
@@ -16,6 +17,7 @@ std::string deflated(std::string_view bytes) {
   const int status =
       compress2(reinterpret_cast<Bytef*>(out.data()), &size,
                 reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uLong>(bytes.size()), 6);
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
   STEPCAST_CHECK(status == Z_OK, "zlib has room for what it says");
   out.resize(size);
   return out;

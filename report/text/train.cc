@@ -58,7 +58,9 @@ std::string checkpoint_lines(const TrainingResult& r) {
   std::string text =
       train_line("checkpoints",
                  fmt::format("every {} ({} steps), {}", span_text(c.every), number_text(c.steps),
-                             c.automatic ? "which loses least" : "as stated"));
+                             !c.automatic    ? "as stated"
+                             : r.by_replicas ? "as more would gain less than 0.1 %"
+                                             : "which loses least"));
   text += train_line("", fmt::format("{} each{}: steps stand {}, loading takes {}",
                                      metric(static_cast<double>(c.bytes.value), "B"),
                                      c.async ? ", complete after " + span_text(c.save) : "",

@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -73,6 +74,15 @@ Value value_of(const SourceRef& source, const toml::node& node, int level = 0) {
   return v;
 }
 
+bool is_well_formed(const std::string& text) {
+  try {
+    static_cast<void>(toml::parse(std::string_view(text)));
+    return true;
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Value parse_toml(Problems& problems, const SourceRef& source) {
@@ -93,6 +103,9 @@ Value parse_toml(Problems& problems, const SourceRef& source) {
   } catch (const TooDeep& e) {
     return refuse_depth(e.mark);
   } catch (const toml::parse_error& e) {
+    // Its streams take memory that runs out for a number that is none: the text is well formed if
+    // it can be parsed now.
+    if (is_well_formed(source->text)) throw std::bad_alloc();
     const bool deep = e.description().find("nesting") != std::string_view::npos;
     problems.add(deep ? "E105" : "E100", fmt::format("this is not valid TOML: {}", e.description()),
                  mark_of(source, e.source()));

@@ -675,7 +675,7 @@ class SearchSpace::Reader {
 
 SearchSpace::SearchSpace(const ScenarioDocument& document, const SearchOptions& options) {
   Reader(*this, document, options).read();
-  for (const auto& setting : options.given)
+  for (const auto& setting : document.sets_again(options.given))
     if (!setting.first.starts_with("search")) given_.push_back(setting);
 }
 

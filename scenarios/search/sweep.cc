@@ -203,13 +203,13 @@ SweepSpace::SweepSpace(const ScenarioDocument& document, const SweepOptions& opt
     const std::string_view section = path.substr(0, path.find('.'));
     return section == "sweep" || section == "search";
   };
-  for (size_t i = 0; i < options.given.size(); ++i) {
-    const std::string& given = options.given[i].first;
-    const bool later =
-        std::any_of(options.given.begin() + static_cast<ptrdiff_t>(i) + 1, options.given.end(),
-                    [&](const auto& setting) { return setting.first == given; });
+  const std::vector<std::pair<std::string, std::string>> all = document.sets_again(options.given);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string& given = all[i].first;
+    const bool later = std::any_of(all.begin() + static_cast<ptrdiff_t>(i) + 1, all.end(),
+                                   [&](const auto& setting) { return setting.first == given; });
     const bool is_axis = std::ranges::count(axes_, given, &SweptAxis::path) > 0;
-    if (!later && !is_axis && !is_section(given)) given_.push_back(options.given[i]);
+    if (!later && !is_axis && !is_section(given)) given_.push_back(all[i]);
   }
 }
 

@@ -127,6 +127,31 @@ TEST(Train, CopiesInMemoryAreDrawn) {
   EXPECT_NEAR(sum(r.times), r.times.wall, 1e-9 * r.times.wall);
 }
 
+// Storage is seldom read then, so that its checkpoints are made less often than without copies.
+TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheDrawnRuns) {
+  Sets job{{"job.tokens", "1T"}, {"job.failures.mtbf", "1h"}};
+  const double alone = trained(job).checkpoint.every;
+  job.emplace_back("job.checkpoint.memory_copies", "2");
+  const TrainingResult r = trained(job);
+  EXPECT_GE(r.checkpoint.every, 4 * alone);
+  EXPECT_EQ(r.checkpoint.every, r.checkpoint.best_every);
+  // Restarts read the copies, not the storage.
+  EXPECT_NEAR(r.recovery, r.times.restart / r.interruptions, 1e-9);
+  job.emplace_back("job.checkpoint.every", "30min");
+  const TrainingResult often = trained(job);
+  EXPECT_GT(often.times.wall, r.times.wall);
+  EXPECT_GT(often.checkpoint.best_every, often.checkpoint.every);
+}
+
+TEST(Train, AStatedTimeBetweenFailuresIsOfTheNodesThatTheJobHas) {
+  TrainOptions options;
+  options.gpus = {16, 32};
+  const TrainingResult r = trained({{"job.tokens", "1T"}, {"job.failures.mtbf", "5h"}}, options);
+  ASSERT_EQ(r.plans.size(), 2U);
+  EXPECT_NEAR(r.plans[0].useful_share, r.useful_share, 1e-9);
+  EXPECT_LT(r.plans[1].useful_share, r.plans[0].useful_share);
+}
+
 TEST(Train, CausesHaveTimesOfTheirOwn) {
   const TrainingResult r = trained({{"job.tokens", "1T"},
                                     {"job.failures.causes",
@@ -137,6 +162,25 @@ TEST(Train, CausesHaveTimesOfTheirOwn) {
   EXPECT_NEAR(r.recovery, (300 + 10) / 2.0 + r.checkpoint.load, 1e-6);
   ASSERT_TRUE(r.spares_for_99);
   EXPECT_GE(*r.spares_for_99, 1);
+}
+
+// Every thousand steps are so many pauses, whatever the steps of a ramp take.
+TEST(Train, OfARampStepsAreCountedNotTimes) {
+  const TrainingResult r = trained({{"job.tokens", "1T"},
+                                    {"job.failures.mtbf", "100d"},
+                                    {"job.rampup", "[{tokens: 900B, batch: 16}]"},
+                                    {"job.checkpoint.mode", "sync"},
+                                    {"job.checkpoint.block", "60s"},
+                                    {"job.checkpoint.every", "1000 steps"},
+                                    {"job.evaluation", "{every: 1000 steps, takes: 60s}"}});
+  EXPECT_NEAR(r.times.checkpoint, r.times.evaluation, 0.01 * r.times.evaluation);
+  EXPECT_EQ(r.checkpoint.steps, 1000);
+  // Twenty steps of the ramp are over before a checkpoint is made.
+  EXPECT_THAT(failure({{"job.tokens", "1T"},
+                       {"job.rampup", "[{tokens: 900B, batch: 16}]"},
+                       {"job.checkpoint.block", "600s"},
+                       {"job.checkpoint.every", "20 steps"}}),
+              HasSubstr("E127"));
 }
 
 TEST(Train, RampsArePhasesWithStepsOfTheirOwn) {

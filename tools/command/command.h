@@ -184,12 +184,6 @@ std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std:
 // imported, which is said on standard error once (scenario_input.cc).
 ScenarioDocument read_scenario(const std::string& file, const Arguments& args);
 
-// What --set says; of a file that is imported also the batch that the import made of it: in another
-// layout, set beside it, it would make another.
-std::vector<std::pair<std::string, std::string>> sets_beside(const ScenarioDocument& document,
-                                                             const std::string& file,
-                                                             const Arguments& args);
-
 // Loads `file`, standard input for "-".  `extra` is applied after --set, then what the case of that
 // name changes.
 Scenario load(const std::string& file, const Arguments& args,

@@ -2,12 +2,9 @@
 // The file that a command is about: a scenario, or a file of another tool, which is imported first.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "scenarios/document/config_folder.h"
 #include "tools/command/import.h"
@@ -79,28 +76,16 @@ std::optional<std::string> imported_scenario(const std::string& file, const Argu
   return run.scenario;
 }
 
-std::vector<std::pair<std::string, std::string>> sets_beside(const ScenarioDocument& document,
-                                                             const std::string& file,
-                                                             const Arguments& args) {
-  std::vector<std::pair<std::string, std::string>> all = parse_sets(args.set);
-  if (kind_of_input(config_in(file), args).empty()) return all;
-  const Value* batch = document.tree().find("batch");
-  for (const std::string key : {"global", "micro"}) {
-    const Value* made = batch != nullptr ? batch->find(key) : nullptr;
-    const std::string path = "batch." + key;
-    if (made != nullptr && made->is_scalar() &&
-        std::ranges::count(all, path, &std::pair<std::string, std::string>::first) == 0)
-      all.emplace_back(path, made->text);
-  }
-  return all;
-}
-
 ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
   const std::string path = config_in(file);
   // What --set says went into the import.
-  if (auto imported = imported_scenario(path, args))
-    return ScenarioDocument::of_text(std::move(*imported), "imported from " + shown_name(path),
-                                     args.root, path == "-" ? shown_name(path) : path);
+  if (auto imported = imported_scenario(path, args)) {
+    ScenarioDocument made =
+        ScenarioDocument::of_text(std::move(*imported), "imported from " + shown_name(path),
+                                  args.root, path == "-" ? shown_name(path) : path);
+    made.mark_imported();
+    return made;
+  }
   if (!args.log.empty() && !args.preset.empty())
     usage_error("E003", "--preset is for files that are imported, and '" + file + "' is a scenario",
                 "-s cluster.preset=NAME changes its cluster");

@@ -82,7 +82,7 @@ int search_command(const Arguments& args, const Terminal& terminal) {
   document.set(of_options);
   SearchOptions options;
   options.where = args.where;
-  options.given = sets_beside(document, args.file, args);
+  options.given = parse_sets(args.set);
   read_gpus(args.gpus, options);
   SearchRun run;
   run.next = args.next.value_or(0);

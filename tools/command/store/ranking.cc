@@ -6,6 +6,8 @@
 #include <CLI/Formatter.hpp>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "scenarios/document/number.h"
 #include "scenarios/search/step_store.h"
 #include "tools/command/options.h"
@@ -34,6 +36,21 @@ StepRanking ranking_of(const Arguments& args) {
   if (args.tokens) ranking.tokens = static_cast<int64_t>(*args.tokens);
   ranking.price = args.gpu_price;
   return ranking;
+}
+
+void require_figures(const std::vector<StepRow>& rows, const StepRanking& ranking) {
+  const auto ranked = [&](SearchObjective by) {
+    StepRanking alone = ranking;
+    alone.by = {by};
+    return !rank_steps(rows, alone).empty();
+  };
+  if (!ranked(SearchObjective::step_time)) return;  // nothing fits
+  for (const SearchObjective by : ranking.by)
+    if (!ranked(by))
+      usage_error("E004", fmt::format("no row has what --by {} asks for", name_of(by)),
+                  by == SearchObjective::energy
+                      ? "`stepcast sweep --energy` and searches that ask for energy keep it"
+                      : "--tokens 15T and --price 2USD/GPUh say what the rows do not");
 }
 
 void add_ranking(CLI::App* sub, Arguments& args) {

@@ -20,6 +20,9 @@ void add_ranking(CLI::App* sub, Arguments& args);
 // Throws InputError E004.
 StepRanking ranking_of(const Arguments& args);
 
+// Throws InputError E004 where rows fit and none has what is ranked by: days, price, energy.
+void require_figures(const std::vector<StepRow>& rows, const StepRanking& ranking);
+
 // The stores that args.files names.  Throws InputError as store_files().
 std::vector<std::string> all_files(const Arguments& args);
 

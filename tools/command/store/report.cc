@@ -43,6 +43,7 @@ int report_command(const Arguments& args, const Terminal&) {
   for (const StepRow& row : rows) names.insert(row.name);
   page.names.assign(names.begin(), names.end());
   page.best = rank_steps(rows, page.ranking);
+  if (page.best.empty()) require_figures(rows, page.ranking);
   page.steps = stored_steps(std::move(rows), page.ranking);
   page.steps.points.keep_first(kMostPagePoints);
   write_store_page(page, files, args);

@@ -91,6 +91,8 @@ bool wrote_batch_script(const Arguments& args) {
   if (args.slurm.empty()) return false;
   if (args.store.empty())
     usage_error("E003", "--slurm needs --store DIR", "a folder that all nodes see");
+  if (!args.shard.empty())
+    usage_error("E003", "--slurm gives each of its tasks a shard: not beside --shard");
   if (args.file == "-")
     usage_error("E003", "--slurm needs a file", "tasks cannot read this standard input");
   const std::string tasks = counted_shards(args.slurm);

@@ -44,7 +44,7 @@ int sweep_command(const Arguments& args, const Terminal& terminal) {
   if (args.zip) document.set("sweep.mode", scalar_value("zip"));
   SweepOptions options;
   options.axes = args.axes;
-  options.given = sets_beside(document, args.file, args);
+  options.given = parse_sets(args.set);
   SweepRun run;
   run.jobs = jobs_of(args);
   run.shard = shard_of(args);
