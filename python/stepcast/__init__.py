@@ -26,7 +26,7 @@ def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, progr
     """Forecasts a step.
 
     ranks="all" simulates each rank by itself, what_if=True says what each cost is worth however long it takes.
-    progress(done, total) is called of replicas now and then; what is true ends the call.
+    progress(done, total) is called of replicas now and then; True, and nothing else, ends the call.
     """
     request = dict(load(scenario, overrides, root=root).request)
     if ranks is not None:
@@ -83,8 +83,8 @@ def search(scenario, overrides=None, *, gpus=None, where=(), objective=None, sch
     """Finds the best layouts of a model on a cluster: the options of `stepcast search` (docs/search.md).
 
     gpus: 256, (64, 1024) or "64..1024"; where, objective, schedules: a text or a list of them; store: a folder that
-    keeps what is simulated.  progress(done, total) is called now and then; what is true ends the search with what has
-    been found.
+    keeps what is simulated.  progress(done, total) is called now and then, with a total above 0; True, and nothing
+    else that it returns, ends the search with what has been found.
     """
     section = {"objective": objective and _library.to_json(_listed(objective)), "schedules": schedules and _library.to_json(_listed(schedules)),
                "top": top and str(top), "budget": budget}

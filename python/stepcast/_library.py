@@ -156,15 +156,16 @@ class _NotedInterrupt:
 def call_with_progress(name, request, progress):
     """The same of a function that may take long.
 
-    progress(done, total) is called now and then; what is true ends the call.  Ctrl-C and whatever it raises end the
-    call too, and are raised here.
+    progress(done, total) is called now and then, once the total is known.  True ends the call, and nothing else that
+    it returns does: what writes gives back how much it wrote.  Ctrl-C and whatever it raises end the call too, and are
+    raised here.
     """
     raised = []
     with _NotedInterrupt() as interrupt:
 
         def report(_, done, total):
             try:
-                return 1 if interrupt.noted or progress is not None and progress(done, total) else 0
+                return 1 if interrupt.noted or progress is not None and total > 0 and progress(done, total) is True else 0
             except BaseException as error:
                 raised.append(error)
                 return 1

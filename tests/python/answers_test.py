@@ -231,6 +231,18 @@ class Search(unittest.TestCase):
         self.assertEqual(len(calls), 1)
         self.assertFalse(q.funnel.all_seen and q.funnel.undecided == 0)
 
+    def test_goes_on_whatever_else_its_progress_returns(self):
+        returned = iter([7, "text", 1.0, [0]] * 1000)
+        q = sc.search(case.MINIMAL, self.SETS, progress=lambda done, total: next(returned))
+        self.assertTrue(q.funnel.all_seen)
+        self.assertEqual(q.json, sc.search(case.MINIMAL, self.SETS).json)
+
+    def test_progress_has_a_total_to_divide_by(self):
+        shares = []
+        q = sc.search(case.MINIMAL, progress=lambda done, total: shares.append(f"{done / total:.0%}"))
+        self.assertTrue(q.funnel.all_seen)
+        self.assertTrue(shares)
+
     def test_raises_what_its_progress_raises(self):
         def interrupted(done, total):
             raise KeyboardInterrupt
