@@ -10,10 +10,13 @@ docs/python.md shows all of it.
 import os
 
 from . import _answers, _library, _records, _scenario
+from ._answers import Answered, Comparison, Imported, Layout, Layouts, Result, Search, Size, Training
 from ._library import StepcastError
+from ._records import Record, Records, Table
 from ._scenario import Scenario, from_text
 
-__all__ = ["Scenario", "StepcastError", "compare", "from_text", "import_", "load", "presets", "run", "search", "size", "train"]
+__all__ = ["Answered", "Comparison", "Imported", "Layout", "Layouts", "Record", "Records", "Result", "Scenario", "Search", "Size",
+           "StepcastError", "Table", "Training", "compare", "from_text", "import_", "load", "presets", "run", "search", "size", "train"]
 __version__ = _library.version()
 
 

@@ -152,6 +152,7 @@ class Search(Answered):
     def to_html(self, path: _Path, *, force: bool = ...) -> None: ...
 
 class Training(Answered):
+    schema_version: int
     name: str
     file: str
     gpu: str

@@ -12,6 +12,7 @@ import unittest
 
 import case
 import stepcast as sc
+from stepcast import _records
 
 
 class Run(unittest.TestCase):
@@ -61,6 +62,27 @@ class Run(unittest.TestCase):
     def test_goes_to_other_processes(self):
         r = sc.run(case.SMALL)
         self.assertEqual(pickle.loads(pickle.dumps(r)).step_time_ps, r.step_time_ps)
+
+
+class EmptyLists(unittest.TestCase):
+    def test_of_objects_are_of_the_same_kind_as_others(self):
+        t = sc.train(case.SMALL, tokens="1T")
+        self.assertEqual(t.plans.to_dicts(), [])
+        self.assertEqual(sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]).left_out.to_dicts(), [])
+        self.assertEqual(sc.search(case.SMALL, where="tp == 8", top=1).next.to_dicts(), [])
+        self.assertEqual(sc.run(case.SMALL).warnings, [])
+
+    def test_are_known_wherever_answers_have_objects(self):
+        def keys_of(value, key):
+            if isinstance(value, dict):
+                return set().union(*(keys_of(inner, name) for name, inner in value.items()))
+            inner = value if isinstance(value, list) else []
+            return set().union(*(keys_of(one, key) for one in inner), {key} if inner and isinstance(inner[0], dict) else ())
+
+        for answer in (sc.run(case.SMALL, ranks="all"), sc.compare(case.SMALL, schedules=["1f1b", "no-such"]), sc.size("llama3-8b"),
+                       sc.train(case.SMALL, {"job.rampup": "[{tokens: 100B, batch: 8}]"}, tokens="1T", gpus=[8], replicas=2),
+                       sc.search(case.SMALL, top=1, next=2)):
+            self.assertEqual(keys_of(answer.to_dict(), "") - _records.LISTS_OF_OBJECTS, set())
 
 
 class Load(unittest.TestCase):
