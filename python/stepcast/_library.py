@@ -107,6 +107,31 @@ class Answer:
         return _checked(_library.stepcast_render(self._handle, to_json({"form": form, **request}).encode())).bytes
 
 
+class KeptAnswer:
+    """What goes on of an answer in another process: its JSON and its text, None of what is not kept."""
+
+    __slots__ = ("bytes", "text")
+
+    def __init__(self, data, text):
+        self.bytes = data
+        self.text = text
+
+    def json(self):
+        return json.loads(self.bytes)
+
+    def render(self, form, **request):
+        if form == "text" and self.text is not None:
+            return self.text
+        raise error_in_request(f"{form!r} of an answer that was pickled is not there: the process that made the answer can give it",
+                               "what --json prints went along; ask for other forms before, or forecast again")
+
+
+def error_in_request(message, note=None):
+    """What the package itself refuses, as the library refuses a request."""
+    lines = [f"error[E004]: {message}", *([f"   = help: {note}"] if note else []), "1 error. `stepcast help E004` explains it."]
+    return StepcastError("\n".join(lines), [{"code": "E004", "message": message, **({"help": note} if note else {})}], 2)
+
+
 def _error_of(answer):
     errors = json.loads(answer.bytes)["errors"]
     for error in errors:

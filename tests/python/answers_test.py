@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the functions of the package answer, beside the command's --json."""
+import copy
 import json
 import os
 import pathlib
@@ -83,6 +84,66 @@ class EmptyLists(unittest.TestCase):
                        sc.train(case.SMALL, {"job.rampup": "[{tokens: 100B, batch: 8}]"}, tokens="1T", gpus=[8], replicas=2),
                        sc.search(case.SMALL, top=1, next=2)):
             self.assertEqual(keys_of(answer.to_dict(), "") - _records.LISTS_OF_OBJECTS, set())
+
+
+class Copies(unittest.TestCase):
+    """Attributes mean in copies what they mean in the answer."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.answers = (sc.run(case.SMALL), sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]), sc.train(case.SMALL, tokens="1T"),
+                       sc.search(case.MINIMAL, Search.SETS, top=3), sc.size("llama3-8b"))
+
+    def copies_of(self, answer):
+        return pickle.loads(pickle.dumps(answer)), copy.copy(answer), copy.deepcopy(answer), pickle.loads(pickle.dumps(copy.deepcopy(answer))), \
+            pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(answer))))
+
+    def test_are_of_the_same_class_with_the_same_figures(self):
+        for answer in self.answers:
+            for other in self.copies_of(answer):
+                self.assertIs(type(other), type(answer))
+                self.assertEqual((other, other.json, str(other), other._repr_html_()), (answer, answer.json, str(answer), answer._repr_html_()))
+        for r in self.copies_of(self.answers[0]):
+            self.assertEqual((r.mfu, r.fits, r.peak_memory_bytes), (self.answers[0].mfu, True, self.answers[0].peak_memory_bytes))
+
+    def test_of_searches_have_layouts(self):
+        q = self.answers[3]
+        for other in self.copies_of(q):
+            self.assertEqual(other.best.step_time_ps, q.best.step_time_ps)
+            self.assertEqual((other.layouts, other.pareto(), other.top(2)), (q.layouts, q.pareto(), q.top(2)))
+        for layouts in self.copies_of(q.layouts):
+            self.assertIs(type(layouts), sc.Layouts)
+            self.assertEqual({type(one) for one in layouts}, {sc.Layout})
+            self.assertEqual(layouts, q.layouts)
+
+    def test_in_this_process_have_the_other_forms_too(self):
+        r, q = self.answers[0], self.answers[3]
+        for make in (copy.copy, copy.deepcopy):
+            self.assertEqual(len(make(r).ops), len(r.ops))
+            self.assertEqual(make(q).best.megatron_args(), q.best.megatron_args())
+            self.assertEqual(make(q.best).yaml(), q.best.yaml())
+            self.assertEqual(make(q.layouts)[1].yaml(), q.layouts[1].yaml())
+
+    def test_from_elsewhere_say_what_they_have_not(self):
+        r, c, t, q, _ = (pickle.loads(pickle.dumps(answer)) for answer in self.answers)
+        best = pickle.loads(pickle.dumps(self.answers[3].best))
+        with tempfile.TemporaryDirectory() as folder:
+            for ask in (lambda: r.ops, *(lambda one=one: one.to_html(folder + "/a.html") for one in (r, c, t, q)), lambda: q.to_csv(folder + "/a.csv"),
+                        q.best.megatron_args, best.megatron_args, best.yaml, best.scenario):
+                with self.assertRaisesRegex(sc.StepcastError, "of an answer that was pickled is not there"):
+                    ask()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_do_not_share_what_can_be_changed(self):
+        for one in (sc.run(case.SMALL), self.answers[3].best):
+            copy.deepcopy(one).to_dict()["step_time_s"] = 0
+            self.assertGreater(one.step_time_s, 0)
+
+    def test_go_to_other_processes(self):
+        script = "import pickle, sys\nr, q, best, s = pickle.load(sys.stdin.buffer)\nprint(r.mfu, q.best.step_time_s, best.step_time_s, s.name)\n"
+        r, q, s = self.answers[0], self.answers[3], sc.load(case.SMALL)
+        done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps((r, q, q.best, s)), capture_output=True, check=True)
+        self.assertEqual(done.stdout.decode(), f"{r.mfu} {q.best.step_time_s} {q.best.step_time_s} {s.name}\n")
 
 
 class Load(unittest.TestCase):
