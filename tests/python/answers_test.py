@@ -188,6 +188,27 @@ class Train(unittest.TestCase):
         t = sc.train(case.MINIMAL, tokens="1T", days=60)
         self.assertEqual(t.json.encode(), case.command("train", "--json", case.MINIMAL, "--tokens", "1T", "--days", "60"))
 
+    def test_takes_numbers_of_gpus_days_and_prices_as_the_command_does(self):
+        t = sc.train(case.MINIMAL, tokens="1T", gpus="16..64,24", days="60d", price="$2/GPUh")
+        self.assertEqual(t.json.encode(), case.command(
+            "train", "--json", case.MINIMAL, "--tokens", "1T", "--gpus", "16..64,24", "--days", "60d", "--price", "$2/GPUh"))
+        for gpus in ("8", 8, [8], (8,), ["8"], "8..15"):
+            self.assertEqual([plan.gpus for plan in sc.train(case.MINIMAL, tokens="1T", gpus=gpus).plans], [8], gpus)
+        self.assertEqual([plan.gpus for plan in sc.train(case.MINIMAL, tokens="1T", gpus=(16, "32..64")).plans], [16, 32, 64])
+        self.assertEqual(sc.train(case.MINIMAL, tokens=10**12).json, sc.train(case.MINIMAL, tokens="1T").json)
+
+    def test_says_what_is_wrong_with_what_it_was_given(self):
+        for arguments, words in (({"gpus": "8-16"}, "gpus='8-16' is no number of GPUs"), ({"gpus": 0}, "gpus=0 is no number"),
+                                 ({"gpus": [8, 1.5]}, "gpus=[8, 1.5] is no number"), ({"gpus": "64..16"}, "gpus='64..16' ends before"),
+                                 ({"gpus": 10**8}, "gpus=100000000 is no number"), ({"gpus": "1..2..4"}, "gpus='1..2..4' is no number"),
+                                 ({"days": 0}, "days=0 is no number of days"), ({"days": "soon"}, "days='soon' is no number of days"),
+                                 ({"days": "1d2"}, "days='1d2'"), ({"days": float("nan")}, "days=nan"), ({"tokens": 0}, "'tokens' must be above 0, not 0"),
+                                 ({"price": 2}, "'2' is no price"), ({"price": "2EUR"}, "job.price")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.train(case.MINIMAL, **{"tokens": "1T", **arguments})
+            self.assertIn(words, str(caught.exception), arguments)
+            self.assertEqual(caught.exception.status, 2)
+
     def test_has_the_keys_as_attributes(self):
         t = sc.train(case.MINIMAL, self.JOB, tokens="1T")
         data = json.loads(t.json)
@@ -340,6 +361,23 @@ class Search(unittest.TestCase):
                   "except KeyboardInterrupt: print('interrupted')\n") % case.MINIMAL
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
         self.assertEqual((done.stdout, done.stderr), ("interrupted\n", ""))
+
+    def test_takes_numbers_of_gpus_as_the_command_does(self):
+        expected = case.command("search", "--json", case.MINIMAL, *self.ARGUMENTS, "--top", "1", "--gpus", "8..16")
+        for gpus in ("8..16", (8, 16), [8, 16], ("8", "16")):
+            self.assertEqual(sc.search(case.MINIMAL, self.SETS, top="1", gpus=gpus).json.encode(), expected, gpus)
+        self.assertEqual(sc.search(case.MINIMAL, self.SETS, top=1, gpus="8").json, sc.search(case.MINIMAL, self.SETS, top=1, gpus=8).json)
+
+    def test_says_what_is_wrong_with_what_it_was_given(self):
+        for arguments, words in (({"gpus": "8-16"}, "gpus='8-16' is no number of GPUs"), ({"gpus": (8, 16, 32)}, "gpus=(8, 16, 32) is no range"),
+                                 ({"gpus": 1.5}, "gpus=1.5 is no number"), ({"gpus": (16, 8)}, "gpus=(16, 8) ends before"),
+                                 ({"gpus": (8, "16..32")}, "gpus=(8, '16..32') is no number"),
+                                 ({"top": 0}, "'top' must be"), ({"budget": 5}, "'budget' needs a unit"), ({"objective": 3}, "objective=3 is no text"),
+                                 ({"where": ["tp <= 4", 4]}, "where=['tp <= 4', 4] is no text"), ({"schedules": [1]}, "schedules=[1] is no text")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.search(case.MINIMAL, **arguments)
+            self.assertIn(words, str(caught.exception), arguments)
+            self.assertEqual(caught.exception.status, 2)
 
     def test_refuses_wrong_words(self):
         for arguments, code in (({"objective": "speed"}, "E1"), ({"where": "tp <"}, "E"), ({"gpus": 0}, "E004"), ({"jobs": 0}, "E004"),
