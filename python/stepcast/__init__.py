@@ -54,20 +54,39 @@ def _named(scenarios):
     return named
 
 
+#: Keys that a scenario has at its top, as one or another of them must be there.
+_SCENARIO_KEYS = ("model", "cluster", "extends")
+
+
+def _is_named_cases(scenarios):
+    """Whether a mapping is one of names and scenarios, and no scenario.
+
+    A case may be called "model": what stands there is a scenario then, which no section of a scenario is.
+    """
+    def is_scenario(value):
+        return isinstance(value, Scenario) or isinstance(value, Mapping) and any(key in value for key in _SCENARIO_KEYS)
+
+    found = [scenarios[key] for key in _SCENARIO_KEYS if key in scenarios]
+    return not found or any(map(is_scenario, found))
+
+
 def compare(scenarios, overrides=None, *, schedules=None, jobs=None, root=None, progress=None):
     """Puts scenarios side by side, the first as the baseline.
 
     `scenarios`: a dict of names and scenarios, or a list of scenarios, or one scenario with a section `compare`, or
-    with `schedules`, a list of those it is to run under.  `jobs`: threads, one for each core without it.
+    with `schedules`, one or a list of those it is to run under.  `jobs`: threads, one for each core without it.
     """
     cases = None
+    if isinstance(scenarios, (list, tuple, Mapping)) and not scenarios:
+        raise _library.error_in_request(f"{scenarios!r} has no scenario, so there is nothing to compare",
+                                        "several scenarios in a list or a dict, or one with schedules")
     if isinstance(scenarios, (list, tuple)):
         scenarios = _named([load(one, root=root) for one in scenarios])
-    if isinstance(scenarios, dict) and scenarios and not {"model", "cluster", "extends"} & set(scenarios):
+    if isinstance(scenarios, Mapping) and _is_named_cases(scenarios):
         cases = [{**load(one, overrides, root=root).request, "case": name} for name, one in scenarios.items()]
     request = {"cases": cases} if cases else dict(load(scenarios, overrides, root=root).request)
     if schedules is not None:
-        request["schedules"] = list(schedules)
+        request["schedules"] = _listed("schedules", schedules)
     if jobs is not None:
         request["jobs"] = jobs
     return _answers.Comparison(_library.call_with_progress("compare", request, progress))
@@ -172,7 +191,7 @@ def train(scenario, overrides=None, *, tokens=None, days=None, gpus=None, price=
 def size(model, overrides=None, *, gpu=None, tokens=None, mfu=None, search=True, root=None):
     """What a model takes: a preset, a scenario or a config.json.  tokens="15T" and mfu="40%" ask for GPU-days."""
     request = {"set": [], "search": search}
-    if isinstance(model, (Scenario, dict)):
+    if isinstance(model, (Scenario, Mapping)):
         request.update(load(model, root=root).request)
         request.pop("path", None)
         if "file" in request:

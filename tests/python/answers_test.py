@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import case
@@ -263,6 +264,29 @@ class Compare(unittest.TestCase):
         self.assertEqual(c.baseline, "as it is")
         self.assertEqual(c.rows[1]["step_time_s"], sc.run(s, {"schedule": "zb-h1"}).step_time_s)
         self.assertIn("zero bubble", str(c))
+
+    def test_takes_any_mapping_and_any_name(self):
+        s = sc.load(case.SMALL)
+        expected = sc.compare({"a": s, "b": s.set(schedule="zb-h1")})
+        for cases in ({"model": s, "tuned": s.set(schedule="zb-h1")},
+                      {"cluster": case.SMALL, "extends": {**case.SMALL, "schedule": "zb-h1"}},
+                      types.MappingProxyType({"a": s, "b": types.MappingProxyType({**case.SMALL, "schedule": "zb-h1"})})):
+            c = sc.compare(cases)
+            self.assertEqual([one.name for one in c.cases], list(cases))
+            self.assertEqual([one.step_time_ps for one in c.cases], [one.step_time_ps for one in expected.cases])
+
+    def test_scenarios_whose_model_is_a_section_are_scenarios(self):
+        one = types.MappingProxyType({**case.SMALL, "model": {"preset": "llama3-8b", "num_hidden_layers": 4}})
+        self.assertEqual([c.name for c in sc.compare(one, schedules=["1f1b", "zb-h1"]).cases], ["1f1b", "zb-h1"])
+
+    def test_takes_one_schedule_as_a_text(self):
+        self.assertEqual(sc.compare(case.SMALL, schedules="zb-h1").json, sc.compare(case.SMALL, schedules=["zb-h1"]).json)
+
+    def test_of_nothing_is_refused(self):
+        for nothing in ([], {}, ()):
+            with self.assertRaisesRegex(sc.StepcastError, "has no scenario, so there is nothing to compare") as caught:
+                sc.compare(nothing)
+            self.assertEqual(len(caught.exception.errors), 1)
 
     def test_says_what_could_not_run(self):
         c = sc.compare(case.SMALL, schedules=["1f1b", "no-such"])
