@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What run, compare, search and the others give back."""
+import copy
 import errno
 import html
 import json
@@ -26,8 +27,15 @@ class Answered(_records.Record):
     #: What the command prints with --json.
     json = property(lambda self: self._answer.bytes.decode())
 
+    def __copy__(self):
+        return type(self)(self._answer)
+
+    def __deepcopy__(self, memo):
+        # The answer of the library does not change; what is read of it anew belongs to the copy alone.
+        return type(self)(self._answer)
+
     def __reduce__(self):
-        return _records.Record, (self._data,)
+        return type(self), (_library.KeptAnswer(self._answer.bytes, self._answer.render("text")),)
 
     def __str__(self):
         return self._answer.render("text").decode()
@@ -145,8 +153,14 @@ class Layout(_records.Record):
         object.__setattr__(self, "_index", index)
         object.__setattr__(self, "_file", file)  # of the search: from its folder files are seen
 
+    def __copy__(self):
+        return Layout(self._data, self._answer, self._index, self._file)
+
+    def __deepcopy__(self, memo):
+        return Layout(copy.deepcopy(self._data, memo), self._answer, self._index, self._file)
+
     def __reduce__(self):
-        return _records.Record, (self._data,)
+        return Layout, (self._data, _library.KeptAnswer(None, None), self._index, self._file)
 
     def megatron_args(self):
         """Megatron-LM's arguments for it."""

@@ -107,6 +107,31 @@ class Answer:
         return _checked(_library.stepcast_render(self._handle, to_json({"form": form, **request}).encode())).bytes
 
 
+class KeptAnswer:
+    """What goes on of an answer in another process: its JSON and its text, None of what is not kept."""
+
+    __slots__ = ("bytes", "text")
+
+    def __init__(self, data, text):
+        self.bytes = data
+        self.text = text
+
+    def json(self):
+        return json.loads(self.bytes)
+
+    def render(self, form, **request):
+        if form == "text" and self.text is not None:
+            return self.text
+        raise error_in_request(f"{form!r} of an answer that was pickled is not there: the process that made the answer can give it",
+                               "what --json prints went along; ask for other forms before, or forecast again")
+
+
+def error_in_request(message, note=None):
+    """What the package itself refuses, as the library refuses a request."""
+    lines = [f"error[E004]: {message}", *([f"   = help: {note}"] if note else []), "1 error. `stepcast help E004` explains it."]
+    return StepcastError("\n".join(lines), [{"code": "E004", "message": message, **({"help": note} if note else {})}], 2)
+
+
 def _error_of(answer):
     errors = json.loads(answer.bytes)["errors"]
     for error in errors:
@@ -156,15 +181,16 @@ class _NotedInterrupt:
 def call_with_progress(name, request, progress):
     """The same of a function that may take long.
 
-    progress(done, total) is called now and then; what is true ends the call.  Ctrl-C and whatever it raises end the
-    call too, and are raised here.
+    progress(done, total) is called now and then, once the total is known.  True ends the call, and nothing else that
+    it returns does: what writes gives back how much it wrote.  Ctrl-C and whatever it raises end the call too, and are
+    raised here.
     """
     raised = []
     with _NotedInterrupt() as interrupt:
 
         def report(_, done, total):
             try:
-                return 1 if interrupt.noted or progress is not None and progress(done, total) else 0
+                return 1 if interrupt.noted or progress is not None and total > 0 and progress(done, total) is True else 0
             except BaseException as error:
                 raised.append(error)
                 return 1

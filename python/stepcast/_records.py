@@ -2,6 +2,12 @@
 """Answers as Python objects: keys of the JSON are attributes, and columns of data frames."""
 from collections.abc import Mapping
 
+#: Keys whose value is a list of objects wherever they are: of an empty list nothing else says so.
+LISTS_OF_OBJECTS = frozenset((
+    "account", "activation_terms", "assumed", "best", "by_rank", "cases", "critical_path", "decided", "device", "errors", "host", "intervals",
+    "left_out", "next", "no_layouts", "parameters", "paths", "phases", "plans", "settings", "smallest_inference", "steps", "twins", "unknown",
+    "what_if"))
+
 
 class Record(Mapping):
     """An object of an answer: `r.memory.usable_bytes` is `r.memory["usable_bytes"]`."""
@@ -12,13 +18,13 @@ class Record(Mapping):
         object.__setattr__(self, "_data", data)
 
     def __getitem__(self, key):
-        return wrap(self._data[key])
+        return wrap(self._data[key], key)
 
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            return wrap(self._data[name])
+            return wrap(self._data[name], name)
         except KeyError:
             raise AttributeError(f"there is no {name!r}: {', '.join(self._data)}") from None
 
@@ -58,10 +64,10 @@ class Records(tuple):
         return pandas().json_normalize(self.to_dicts())
 
 
-def wrap(value):
+def wrap(value, key):
     if isinstance(value, dict):
         return Record(value)
-    if isinstance(value, list) and value and isinstance(value[0], dict):
+    if isinstance(value, list) and (isinstance(value[0], dict) if value else key in LISTS_OF_OBJECTS):
         return Records(map(Record, value))
     return value
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the functions of the package answer, beside the command's --json."""
+import copy
 import json
 import os
 import pathlib
@@ -8,10 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import case
 import stepcast as sc
+from stepcast import _records
 
 
 class Run(unittest.TestCase):
@@ -63,6 +66,87 @@ class Run(unittest.TestCase):
         self.assertEqual(pickle.loads(pickle.dumps(r)).step_time_ps, r.step_time_ps)
 
 
+class EmptyLists(unittest.TestCase):
+    def test_of_objects_are_of_the_same_kind_as_others(self):
+        t = sc.train(case.SMALL, tokens="1T")
+        self.assertEqual(t.plans.to_dicts(), [])
+        self.assertEqual(sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]).left_out.to_dicts(), [])
+        self.assertEqual(sc.search(case.SMALL, where="tp == 8", top=1).next.to_dicts(), [])
+        self.assertEqual(sc.run(case.SMALL).warnings, [])
+
+    def test_are_known_wherever_answers_have_objects(self):
+        def keys_of(value, key):
+            if isinstance(value, dict):
+                return set().union(*(keys_of(inner, name) for name, inner in value.items()))
+            inner = value if isinstance(value, list) else []
+            return set().union(*(keys_of(one, key) for one in inner), {key} if inner and isinstance(inner[0], dict) else ())
+
+        for answer in (sc.run(case.SMALL, ranks="all"), sc.compare(case.SMALL, schedules=["1f1b", "no-such"]), sc.size("llama3-8b"),
+                       sc.train(case.SMALL, {"job.rampup": "[{tokens: 100B, batch: 8}]"}, tokens="1T", gpus=[8], replicas=2),
+                       sc.search(case.SMALL, top=1, next=2)):
+            self.assertEqual(keys_of(answer.to_dict(), "") - _records.LISTS_OF_OBJECTS, set())
+
+
+class Copies(unittest.TestCase):
+    """Attributes mean in copies what they mean in the answer."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.answers = (sc.run(case.SMALL), sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]), sc.train(case.SMALL, tokens="1T"),
+                       sc.search(case.MINIMAL, Search.SETS, top=3), sc.size("llama3-8b"))
+
+    def copies_of(self, answer):
+        return pickle.loads(pickle.dumps(answer)), copy.copy(answer), copy.deepcopy(answer), pickle.loads(pickle.dumps(copy.deepcopy(answer))), \
+            pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(answer))))
+
+    def test_are_of_the_same_class_with_the_same_figures(self):
+        for answer in self.answers:
+            for other in self.copies_of(answer):
+                self.assertIs(type(other), type(answer))
+                self.assertEqual((other, other.json, str(other), other._repr_html_()), (answer, answer.json, str(answer), answer._repr_html_()))
+        for r in self.copies_of(self.answers[0]):
+            self.assertEqual((r.mfu, r.fits, r.peak_memory_bytes), (self.answers[0].mfu, True, self.answers[0].peak_memory_bytes))
+
+    def test_of_searches_have_layouts(self):
+        q = self.answers[3]
+        for other in self.copies_of(q):
+            self.assertEqual(other.best.step_time_ps, q.best.step_time_ps)
+            self.assertEqual((other.layouts, other.pareto(), other.top(2)), (q.layouts, q.pareto(), q.top(2)))
+        for layouts in self.copies_of(q.layouts):
+            self.assertIs(type(layouts), sc.Layouts)
+            self.assertEqual({type(one) for one in layouts}, {sc.Layout})
+            self.assertEqual(layouts, q.layouts)
+
+    def test_in_this_process_have_the_other_forms_too(self):
+        r, q = self.answers[0], self.answers[3]
+        for make in (copy.copy, copy.deepcopy):
+            self.assertEqual(len(make(r).ops), len(r.ops))
+            self.assertEqual(make(q).best.megatron_args(), q.best.megatron_args())
+            self.assertEqual(make(q.best).yaml(), q.best.yaml())
+            self.assertEqual(make(q.layouts)[1].yaml(), q.layouts[1].yaml())
+
+    def test_from_elsewhere_say_what_they_have_not(self):
+        r, c, t, q, _ = (pickle.loads(pickle.dumps(answer)) for answer in self.answers)
+        best = pickle.loads(pickle.dumps(self.answers[3].best))
+        with tempfile.TemporaryDirectory() as folder:
+            for ask in (lambda: r.ops, *(lambda one=one: one.to_html(folder + "/a.html") for one in (r, c, t, q)), lambda: q.to_csv(folder + "/a.csv"),
+                        q.best.megatron_args, best.megatron_args, best.yaml, best.scenario):
+                with self.assertRaisesRegex(sc.StepcastError, "of an answer that was pickled is not there"):
+                    ask()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_do_not_share_what_can_be_changed(self):
+        for one in (sc.run(case.SMALL), self.answers[3].best):
+            copy.deepcopy(one).to_dict()["step_time_s"] = 0
+            self.assertGreater(one.step_time_s, 0)
+
+    def test_go_to_other_processes(self):
+        script = "import pickle, sys\nr, q, best, s = pickle.load(sys.stdin.buffer)\nprint(r.mfu, q.best.step_time_s, best.step_time_s, s.name)\n"
+        r, q, s = self.answers[0], self.answers[3], sc.load(case.SMALL)
+        done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps((r, q, q.best, s)), capture_output=True, check=True)
+        self.assertEqual(done.stdout.decode(), f"{r.mfu} {q.best.step_time_s} {q.best.step_time_s} {s.name}\n")
+
+
 class Load(unittest.TestCase):
     def test_says_every_setting_and_why(self):
         s = sc.load(case.SMALL, {"batch.micro": 2})
@@ -104,6 +188,27 @@ class Train(unittest.TestCase):
                          case.command("train", case.MINIMAL, *self.SETS, "--tokens", "1T"))
         t = sc.train(case.MINIMAL, tokens="1T", days=60)
         self.assertEqual(t.json.encode(), case.command("train", "--json", case.MINIMAL, "--tokens", "1T", "--days", "60"))
+
+    def test_takes_numbers_of_gpus_days_and_prices_as_the_command_does(self):
+        t = sc.train(case.MINIMAL, tokens="1T", gpus="16..64,24", days="60d", price="$2/GPUh")
+        self.assertEqual(t.json.encode(), case.command(
+            "train", "--json", case.MINIMAL, "--tokens", "1T", "--gpus", "16..64,24", "--days", "60d", "--price", "$2/GPUh"))
+        for gpus in ("8", 8, [8], (8,), ["8"], "8..15"):
+            self.assertEqual([plan.gpus for plan in sc.train(case.MINIMAL, tokens="1T", gpus=gpus).plans], [8], gpus)
+        self.assertEqual([plan.gpus for plan in sc.train(case.MINIMAL, tokens="1T", gpus=(16, "32..64")).plans], [16, 32, 64])
+        self.assertEqual(sc.train(case.MINIMAL, tokens=10**12).json, sc.train(case.MINIMAL, tokens="1T").json)
+
+    def test_says_what_is_wrong_with_what_it_was_given(self):
+        for arguments, words in (({"gpus": "8-16"}, "gpus='8-16' is no number of GPUs"), ({"gpus": 0}, "gpus=0 is no number"),
+                                 ({"gpus": [8, 1.5]}, "gpus=[8, 1.5] is no number"), ({"gpus": "64..16"}, "gpus='64..16' ends before"),
+                                 ({"gpus": 10**8}, "gpus=100000000 is no number"), ({"gpus": "1..2..4"}, "gpus='1..2..4' is no number"),
+                                 ({"days": 0}, "days=0 is no number of days"), ({"days": "soon"}, "days='soon' is no number of days"),
+                                 ({"days": "1d2"}, "days='1d2'"), ({"days": float("nan")}, "days=nan"), ({"tokens": 0}, "'tokens' must be above 0, not 0"),
+                                 ({"price": 2}, "'2' is no price"), ({"price": "2EUR"}, "job.price")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.train(case.MINIMAL, **{"tokens": "1T", **arguments})
+            self.assertIn(words, str(caught.exception), arguments)
+            self.assertEqual(caught.exception.status, 2)
 
     def test_has_the_keys_as_attributes(self):
         t = sc.train(case.MINIMAL, self.JOB, tokens="1T")
@@ -159,6 +264,29 @@ class Compare(unittest.TestCase):
         self.assertEqual(c.baseline, "as it is")
         self.assertEqual(c.rows[1]["step_time_s"], sc.run(s, {"schedule": "zb-h1"}).step_time_s)
         self.assertIn("zero bubble", str(c))
+
+    def test_takes_any_mapping_and_any_name(self):
+        s = sc.load(case.SMALL)
+        expected = sc.compare({"a": s, "b": s.set(schedule="zb-h1")})
+        for cases in ({"model": s, "tuned": s.set(schedule="zb-h1")},
+                      {"cluster": case.SMALL, "extends": {**case.SMALL, "schedule": "zb-h1"}},
+                      types.MappingProxyType({"a": s, "b": types.MappingProxyType({**case.SMALL, "schedule": "zb-h1"})})):
+            c = sc.compare(cases)
+            self.assertEqual([one.name for one in c.cases], list(cases))
+            self.assertEqual([one.step_time_ps for one in c.cases], [one.step_time_ps for one in expected.cases])
+
+    def test_scenarios_whose_model_is_a_section_are_scenarios(self):
+        one = types.MappingProxyType({**case.SMALL, "model": {"preset": "llama3-8b", "num_hidden_layers": 4}})
+        self.assertEqual([c.name for c in sc.compare(one, schedules=["1f1b", "zb-h1"]).cases], ["1f1b", "zb-h1"])
+
+    def test_takes_one_schedule_as_a_text(self):
+        self.assertEqual(sc.compare(case.SMALL, schedules="zb-h1").json, sc.compare(case.SMALL, schedules=["zb-h1"]).json)
+
+    def test_of_nothing_is_refused(self):
+        for nothing in ([], {}, ()):
+            with self.assertRaisesRegex(sc.StepcastError, "has no scenario, so there is nothing to compare") as caught:
+                sc.compare(nothing)
+            self.assertEqual(len(caught.exception.errors), 1)
 
     def test_says_what_could_not_run(self):
         c = sc.compare(case.SMALL, schedules=["1f1b", "no-such"])
@@ -231,6 +359,18 @@ class Search(unittest.TestCase):
         self.assertEqual(len(calls), 1)
         self.assertFalse(q.funnel.all_seen and q.funnel.undecided == 0)
 
+    def test_goes_on_whatever_else_its_progress_returns(self):
+        returned = iter([7, "text", 1.0, [0]] * 1000)
+        q = sc.search(case.MINIMAL, self.SETS, progress=lambda done, total: next(returned))
+        self.assertTrue(q.funnel.all_seen)
+        self.assertEqual(q.json, sc.search(case.MINIMAL, self.SETS).json)
+
+    def test_progress_has_a_total_to_divide_by(self):
+        shares = []
+        q = sc.search(case.MINIMAL, progress=lambda done, total: shares.append(f"{done / total:.0%}"))
+        self.assertTrue(q.funnel.all_seen)
+        self.assertTrue(shares)
+
     def test_raises_what_its_progress_raises(self):
         def interrupted(done, total):
             raise KeyboardInterrupt
@@ -245,6 +385,23 @@ class Search(unittest.TestCase):
                   "except KeyboardInterrupt: print('interrupted')\n") % case.MINIMAL
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
         self.assertEqual((done.stdout, done.stderr), ("interrupted\n", ""))
+
+    def test_takes_numbers_of_gpus_as_the_command_does(self):
+        expected = case.command("search", "--json", case.MINIMAL, *self.ARGUMENTS, "--top", "1", "--gpus", "8..16")
+        for gpus in ("8..16", (8, 16), [8, 16], ("8", "16")):
+            self.assertEqual(sc.search(case.MINIMAL, self.SETS, top="1", gpus=gpus).json.encode(), expected, gpus)
+        self.assertEqual(sc.search(case.MINIMAL, self.SETS, top=1, gpus="8").json, sc.search(case.MINIMAL, self.SETS, top=1, gpus=8).json)
+
+    def test_says_what_is_wrong_with_what_it_was_given(self):
+        for arguments, words in (({"gpus": "8-16"}, "gpus='8-16' is no number of GPUs"), ({"gpus": (8, 16, 32)}, "gpus=(8, 16, 32) is no range"),
+                                 ({"gpus": 1.5}, "gpus=1.5 is no number"), ({"gpus": (16, 8)}, "gpus=(16, 8) ends before"),
+                                 ({"gpus": (8, "16..32")}, "gpus=(8, '16..32') is no number"),
+                                 ({"top": 0}, "'top' must be"), ({"budget": 5}, "'budget' needs a unit"), ({"objective": 3}, "objective=3 is no text"),
+                                 ({"where": ["tp <= 4", 4]}, "where=['tp <= 4', 4] is no text"), ({"schedules": [1]}, "schedules=[1] is no text")):
+            with self.assertRaises(sc.StepcastError) as caught:
+                sc.search(case.MINIMAL, **arguments)
+            self.assertIn(words, str(caught.exception), arguments)
+            self.assertEqual(caught.exception.status, 2)
 
     def test_refuses_wrong_words(self):
         for arguments, code in (({"objective": "speed"}, "E1"), ({"where": "tp <"}, "E"), ({"gpus": 0}, "E004"), ({"jobs": 0}, "E004"),

@@ -12,7 +12,7 @@ import unittest
 
 import case
 import stepcast as sc
-from stepcast import _answers, _library
+from stepcast import _library
 
 PACKAGE = case.ROOT / "python/stepcast"
 # Light calls in a loop; a hundred thousand with `tools/test -C full`.
@@ -121,7 +121,7 @@ class Sources(unittest.TestCase):
 
     def stub(self):
         """{class or "": {name: parameters, None where it is no function}} of the stubs."""
-        names = {"": {}}
+        names = {"": {}}  # "": functions
         for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body:
             inner = node.body if isinstance(node, ast.ClassDef) else [node]
             into = names.setdefault(node.name if isinstance(node, ast.ClassDef) else "", {})
@@ -133,25 +133,37 @@ class Sources(unittest.TestCase):
                     into[one.target.id] = None
         return names
 
+    def annotated(self, name, kind):
+        """Names that the stub of a class says are of a kind."""
+        classes = [node for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body if isinstance(node, ast.ClassDef)]
+        return [one.target.id for node in classes if node.name == name for one in node.body
+                if isinstance(one, ast.AnnAssign) and getattr(one.annotation, "id", "") == kind]
+
     def test_stubs_have_the_functions_as_they_are(self):
         stub = self.stub()
         functions = {name: parameters for name, parameters in stub[""].items() if parameters is not None}
-        self.assertEqual(set(functions) | {"Scenario", "StepcastError"}, set(sc.__all__))
+        classes = {name for name in stub if name}
+        self.assertEqual(set(functions) | classes, set(sc.__all__))
+        self.assertEqual({name for name in classes if not isinstance(getattr(sc, name), type)}, set())
         for name, parameters in functions.items():
             self.assertEqual(list(inspect.signature(getattr(sc, name)).parameters), parameters, name)
 
     def test_stubs_have_the_keys_of_answers(self):
         stub = self.stub()
         answers = {"Result": sc.run(case.SMALL), "Comparison": sc.compare(case.SMALL, schedules=["1f1b", "zb-h1"]),
-                   "Search": sc.search(case.MINIMAL, {"batch.global": 16, "model.num_hidden_layers": 4}, top=2)}
+                   "Search": sc.search(case.MINIMAL, {"batch.global": 16, "model.num_hidden_layers": 4}, top=2),
+                   "Training": sc.train(case.SMALL, tokens="1T")}
         for name, answer in answers.items():
+            self.assertIsInstance(answer, getattr(sc, name))
             # Keys of the JSON are attributes, and nothing else is but what the class itself has.
             self.assertEqual(set(answer) - set(stub[name]), set(), name)
             self.assertEqual({one for one in stub[name] if one not in answer and not hasattr(type(answer), one)}, set(), name)
-        for name in ("Scenario", "StepcastError", "Layout", "Imported"):
-            module = {"Scenario": sc.Scenario, "StepcastError": sc.StepcastError, "Layout": _answers.Layout, "Imported": _answers.Imported}[name]
+            # What the stub calls a list of objects is one where it is empty, too.
+            for key in self.annotated(name, "Records"):
+                self.assertIsInstance(answer[key], sc.Records, (name, key))
+        for name in filter(None, stub):
             methods = {one for one, parameters in stub[name].items() if parameters is not None}
-            self.assertEqual({one for one in methods if not hasattr(module, one)}, set(), name)
+            self.assertEqual({one for one in methods if not hasattr(getattr(sc, name), one)}, set(), name)
 
     def test_pandas_is_not_imported_before_it_is_needed(self):
         found = subprocess.run([sys.executable, "-c", "import sys, stepcast; print('pandas' in sys.modules)"],
