@@ -189,30 +189,7 @@ std::optional<ScenarioDocument> imported_scenario(
 
 }  // namespace
 
-namespace {
-
-// What was set, and the batch that an import made: an import for another layout would derive
-// another.
-std::vector<std::pair<std::string, std::string>> with_batch_of(
-    const ScenarioDocument& imported, std::vector<std::pair<std::string, std::string>> set) {
-  const Value* batch = imported.tree().find("batch");
-  for (const std::string key : {"global", "micro"}) {
-    const Value* made = batch != nullptr ? batch->find(key) : nullptr;
-    const std::string path = "batch." + key;
-    if (made != nullptr && made->is_scalar() &&
-        std::ranges::count(set, path, &std::pair<std::string, std::string>::first) == 0)
-      set.emplace_back(path, made->text);
-  }
-  return set;
-}
-
-}  // namespace
-
 ScenarioDocument read_scenario(Request& request) {
-  return read_with_sets(request).document;
-}
-
-ScenarioWithSets read_with_sets(Request& request) {
   const std::string root = request.text("root");
   const std::string file = config_in(request.text("file"));
   const std::string name = request.text("name");
@@ -222,17 +199,14 @@ ScenarioWithSets read_with_sets(Request& request) {
                   "it has a \"file\", or a \"text\" with a \"name\"");
   LoadOptions options;
   options.set = request.pairs("set");
-  if (auto imported = imported_scenario(file, root, options.set)) {
-    auto given = with_batch_of(*imported, std::move(options.set));
-    return {*std::move(imported), std::move(given)};
-  }
+  if (auto imported = imported_scenario(file, root, options.set)) return *imported;
   const std::string shown = name.empty() ? "<text>" : name;
   ScenarioDocument document = file.empty()
                                   ? ScenarioDocument::of_text(request.text("text"), shown, root,
                                                               path.empty() ? shown : path)
                                   : ScenarioDocument::of_file(file, root);
   document.set(options);
-  return {std::move(document), std::move(options.set)};
+  return document;
 }
 
 void request_error(std::string code, std::string message, std::string help) {

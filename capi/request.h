@@ -58,13 +58,6 @@ std::function<std::optional<std::string>(std::string_view)> files_beside(const s
 // run.
 ScenarioDocument read_scenario(Request& request);
 
-// The same with what makes other scenarios of the file: what was set, and the batch of an import.
-struct ScenarioWithSets {
-  ScenarioDocument document;
-  std::vector<std::pair<std::string, std::string>> set;
-};
-ScenarioWithSets read_with_sets(Request& request);
-
 // Threads: "jobs"; without it one for each core.
 int jobs_of(Request& request);
 

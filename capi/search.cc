@@ -80,9 +80,9 @@ Render whole(const std::shared_ptr<const SearchAnswer>& found, Make make) {
 stepcast_answer search(Request& request, Reporter& reporter) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  auto [document, given] = read_with_sets(request);
+  ScenarioDocument document = read_scenario(request);
   SearchOptions options;
-  options.given = std::move(given);
+  options.given = request.pairs("set");
   options.where = request.texts("where");
   LoadOptions more;
   for (auto& [key, value] : request.pairs("search")) more.set.emplace_back("search." + key, value);

@@ -687,9 +687,11 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
                                                       : step_seconds / job.evaluate_every.seconds;
     evaluation = std::floor(count) * job.evaluation;
   }
-  // Of a ramp the mean: so many steps are as many checkpoints, however long each takes.
-  const double step =
-      parts.size() == 1 ? to_seconds(main.result.step_time) : step_seconds / out.steps;
+  // The mean, with its share of pauses: so many steps are as many checkpoints, however long the
+  // steps of a ramp take.
+  const double step = parts.size() == 1 && evaluation == 0
+                          ? to_seconds(main.result.step_time)
+                          : (step_seconds + evaluation) / out.steps;
   LongRun run = long_run(job, s, step, step_seconds + evaluation, out.checkpoint);
   check_checkpoints(job, run, out.checkpoint, step, shortest_step(parts));
   const bool copies = run.memory_interval > 0;
