@@ -44,8 +44,10 @@ Shard::Shard(const Transformer& t, const Plan& p, int64_t sequence_tokens, const
       vocab(vocabulary_rows(t, p)),
       element(bytes_per_element(p.precision.params)) {}
 
-LayerShards::LayerShards(const Transformer& t, const Plan& p, int64_t sequence_tokens) {
-  for (const LayerShape& shape : all_shapes(t)) all_.emplace_back(t, p, sequence_tokens, shape);
+LayerShards::LayerShards(const Transformer& t, const Plan& p, int64_t sequence_tokens)
+    : own_(t, p, sequence_tokens, own_shape(t)) {
+  others_.reserve(t.shapes.size());
+  for (const LayerShape& shape : t.shapes) others_.emplace_back(t, p, sequence_tokens, shape);
 }
 
 Bytes Shard::bytes(int64_t rows, int64_t width) const {

@@ -65,11 +65,15 @@ class LayerShards {
   LayerShards(const Transformer& t, const Plan& p, int64_t sequence_tokens);
   LayerShards(const Transformer& t, const Plan& p) : LayerShards(t, p, p.seq) {}
 
-  const Shard& own() const { return all_.front(); }
-  const Shard& of(const LayerKind& kind) const { return all_[kind.shape]; }
+  const Shard& own() const { return own_; }
+  // As LayerKind::shape counts them: the model's own is the first.
+  const Shard& of(const LayerKind& kind) const {
+    return kind.shape == 0 ? own_ : others_[kind.shape - 1U];
+  }
 
  private:
-  std::vector<Shard> all_;  // as LayerKind::shape counts them
+  Shard own_;
+  std::vector<Shard> others_;  // none of most models: these are made again and again
 };
 
 }  // namespace stepcast
