@@ -74,6 +74,39 @@ Value value_of(const SourceRef& source, const toml::node& node, int level = 0) {
   return v;
 }
 
+// Where a string that begins at `at` has ended; a long one between three quotes.
+size_t end_of_string(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const bool is_long = text.substr(at, 3) == std::string(3, quote);
+  const std::string close(is_long ? 3 : 1, quote);
+  for (at += close.size(); at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"')
+      ++at;
+    else if (text.substr(at, close.size()) == close)
+      return at + close.size();
+    else if (text[at] == '\n' && !is_long)
+      return at;
+  }
+  return text.size();
+}
+
+// Where a character that is no ASCII stands outside of strings and comments, or npos.  It may not,
+// and toml++ 3.3 goes astray when it asks whether such a one is a blank.
+size_t foreign_character(std::string_view text) {
+  for (size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
+    if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text[at] == '"' || text[at] == '\'') {
+      at = end_of_string(text, at);
+    } else if (static_cast<unsigned char>(text[at]) >= 0x80) {
+      return at;
+    } else {
+      ++at;
+    }
+  }
+  return std::string_view::npos;
+}
+
 bool is_well_formed(const std::string& text) {
   try {
     static_cast<void>(toml::parse(std::string_view(text)));
@@ -98,6 +131,15 @@ Value parse_toml(Problems& problems, const SourceRef& source) {
     return Value{};
   };
   if (has_long_key(source->text)) return refuse_depth(Mark{source, 0, 0});
+  if (const size_t at = foreign_character(source->text); at != std::string::npos) {
+    const std::string_view before = std::string_view(source->text).substr(0, at);
+    const auto line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1;
+    const size_t begin = before.rfind('\n') + 1;  // 0 in the first line
+    problems.add("E100",
+                 "this is not valid TOML: this character stands in quotes or comments alone",
+                 Mark{source, line, static_cast<int>(at - begin) + 1});
+    return {};
+  }
   try {
     return value_of(source, toml::parse(std::string_view(source->text)));
   } catch (const TooDeep& e) {

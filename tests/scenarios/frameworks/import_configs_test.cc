@@ -1350,6 +1350,19 @@ TEST(ImportTorchtitan, KeysOfAHundredThousandDotsAreRefused) {
   EXPECT_EQ(import_failure("torchtitan", "[" + key + "]\nb = 1\n").codes, "E105");
 }
 
+// toml++ goes astray when it asks of such a letter whether it is a blank.
+TEST(ImportTorchtitan, LettersThatAreNoAsciiStandInQuotesAndCommentsAlone) {
+  const auto refused = import_failure("torchtitan", "[training]\nseq_len = 4\n\u00e9 = 1\n");
+  EXPECT_EQ(refused.codes, "E100");
+  EXPECT_EQ(refused.all.front().line, 3);
+  EXPECT_EQ(import_failure("torchtitan", "[training]\na = \"x\" \u00e9\n").codes, "E100");
+  const std::string quoted =
+      "# \u00e9t\u00e9\n[model]\nname = \"llama3\"\nflavor = '8B'\n[job]\n"
+      "description = \"\u00e9 \\\" # \u00e9\"\ndump_folder = '''\n\u00e9\n'''\n"
+      "[training]\nseq_len = 4096\n";
+  EXPECT_EQ(imported("torchtitan", quoted).kind, "torchtitan");
+}
+
 TEST(ImportTorchtitan, EveryFieldHasItsPlace) {
   const ImportedRun run = imported("torchtitan", import_sample("torchtitan.json"));
   EXPECT_EQ(unknown(run), "");
