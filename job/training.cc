@@ -594,6 +594,9 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
   }
   for (const auto& [nodes, plan] : known)
     if (plan) out.plans.push_back(*plan);
+  if (job.memory_copies && !out.plans.empty())
+    out.warnings.emplace_back(
+        "numbers of GPUs are compared without the copies in memory, which have no closed form");
 }
 
 double shortest_step(const std::vector<Part>& parts) {

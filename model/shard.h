@@ -73,7 +73,7 @@ class LayerShards {
 
  private:
   Shard own_;
-  std::vector<Shard> others_;  // none of most models: these are made again and again
+  std::vector<Shard> others_;  // most models have none, and then making one allocates nothing
 };
 
 }  // namespace stepcast

@@ -271,8 +271,7 @@ constexpr std::array kCodes{
     ErrorCode{
         "E311", "times that the GPU of a cost table cannot have",
         "A row is faster than the data sheet allows, or a hundred times slower, or a launch takes "
-        "longer than 10 ms; the message "
-        "says what is plausible. Times are in microseconds."},
+        "longer than 10 ms; the message says what is plausible. Times are in microseconds."},
     ErrorCode{
         "E312", "not a file of own runs",
         "`stepcast calibrate runs` writes one; a later version may write another form, or have "

@@ -13,8 +13,8 @@
 //   slower than plausible   More than 100 times (peak roofline + 20 us); the slowest shipped row,
 //                           an unfused predecessor of today's attention, takes 13 times that.
 //
-//   launches                More than 10 ms, by the host: a kernel's takes some microseconds, and
-//                           that of a CUDA graph of ten thousand nodes less than 10 ms.
+//   launches                More than 10 ms, by the host: those of the shipped tables take some
+//                           microseconds, and a thousand times that is a mistake of the unit.
 //
 // Copies and collectives are not checked: the data sheet does not have all that bounds them.
 #pragma once

@@ -22,7 +22,7 @@ constexpr double kSecondsOfADay = 86400;
 std::string checkpoint_words(const TrainingResult& r) {
   const TrainingCheckpoint& c = r.checkpoint;
   return fmt::format("{} steps, {}; steps stand {} each", number_text(c.steps),
-                     c.automatic ? "which loses least" : "as stated", span_text(c.block));
+                     checkpoint_reason(r), span_text(c.block));
 }
 
 std::string energy_cards(const TrainingResult& r) {

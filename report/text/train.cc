@@ -53,14 +53,20 @@ std::string waterfall_text(const TrainingTimes& t) {
   return text;
 }
 
+}  // namespace
+
+std::string_view checkpoint_reason(const TrainingResult& r) {
+  if (!r.checkpoint.automatic) return "as stated";
+  return r.by_replicas ? "as longer ones would gain less than 0.1 %" : "which loses least";
+}
+
+namespace {
+
 std::string checkpoint_lines(const TrainingResult& r) {
   const TrainingCheckpoint& c = r.checkpoint;
   std::string text =
-      train_line("checkpoints",
-                 fmt::format("every {} ({} steps), {}", span_text(c.every), number_text(c.steps),
-                             !c.automatic    ? "as stated"
-                             : r.by_replicas ? "as more would gain less than 0.1 %"
-                                             : "which loses least"));
+      train_line("checkpoints", fmt::format("every {} ({} steps), {}", span_text(c.every),
+                                            number_text(c.steps), checkpoint_reason(r)));
   text += train_line("", fmt::format("{} each{}: steps stand {}, loading takes {}",
                                      metric(static_cast<double>(c.bytes.value), "B"),
                                      c.async ? ", complete after " + span_text(c.save) : "",

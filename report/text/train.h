@@ -46,6 +46,8 @@ CellTable plans_table(const TrainingResult& result);
 std::string plans_title(const TrainingResult& result);
 // "of the step and of published failure rates"
 std::string_view interval_origin(const TrainingResult& result);
+// Why checkpoints are made as often as they are: "as stated".
+std::string_view checkpoint_reason(const TrainingResult& result);
 
 // "energy         1.93 GJ a step, ..." in lines.
 std::string step_energy_text(const StepEnergy& energy);

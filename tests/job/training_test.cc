@@ -141,6 +141,10 @@ TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheDrawnRuns) {
   const TrainingResult often = trained(job);
   EXPECT_GT(often.times.wall, r.times.wall);
   EXPECT_GT(often.checkpoint.best_every, often.checkpoint.every);
+  TrainOptions options;
+  options.gpus = {16};
+  EXPECT_THAT(trained(job, options).warnings,
+              ::testing::Contains(HasSubstr("without the copies in memory")));
 }
 
 TEST(Train, AStatedTimeBetweenFailuresIsOfTheNodesThatTheJobHas) {
@@ -149,6 +153,7 @@ TEST(Train, AStatedTimeBetweenFailuresIsOfTheNodesThatTheJobHas) {
   const TrainingResult r = trained({{"job.tokens", "1T"}, {"job.failures.mtbf", "5h"}}, options);
   ASSERT_EQ(r.plans.size(), 2U);
   EXPECT_NEAR(r.plans[0].useful_share, r.useful_share, 1e-9);
+  EXPECT_THAT(r.warnings, ::testing::IsEmpty());
   EXPECT_LT(r.plans[1].useful_share, r.plans[0].useful_share);
 }
 
