@@ -83,6 +83,7 @@ stepcast_answer run(Request& request, Reporter& reporter) {
     request_error("E004", "'" + ranks + "' in 'ranks' of the request", "legal: all");
   options.all_ranks = ranks == "all";
   options.every_what_if = request.flag("what_if", false);
+  options.jobs = jobs_of(request);
   request.check_all_read();
   const auto made =
       std::make_shared<RunAnswer>(RunAnswer{std::move(document).resolve(), std::move(options)});

@@ -20,7 +20,7 @@
  *                  "path", a file from whose folder what it names is seen;
  *                  "root": as --root; "set": [["parallel.tp", "4"], ...], as --set, in order
  *   load           the scenario
- *   run            the scenario; "ranks": "all"; "what_if": true
+ *   run            the scenario; "ranks": "all"; "what_if": true; "jobs": a number
  *   compare        the scenario, which has a section `compare`, or with "schedules": ["1f1b", ...];
  *                  or "cases": [{a scenario, "case": its name}, ...]; "jobs": a number
  *   search         the scenario; "search": [["objective", "[price, days]"], ["budget", "60s"],

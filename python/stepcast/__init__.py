@@ -28,10 +28,11 @@ def load(scenario, overrides=None, *, root=None):
     return _scenario.scenario_of(scenario, overrides, root)
 
 
-def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, progress=None):
+def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, jobs=None, progress=None):
     """Forecasts a step.
 
     ranks="all" simulates each rank by itself, what_if=True says what each cost is worth however long it takes.
+    `jobs`: threads, one for each core without it.
     progress(done, total) is called of replicas now and then; True, and nothing else, ends the call.
     """
     request = dict(load(scenario, overrides, root=root).request)
@@ -39,6 +40,8 @@ def run(scenario, overrides=None, *, root=None, ranks=None, what_if=False, progr
         request["ranks"] = ranks
     if what_if:
         request["what_if"] = True
+    if jobs is not None:
+        request["jobs"] = jobs
     return _answers.Result(_library.call_with_progress("run", request, progress))
 
 

@@ -27,6 +27,7 @@
 #include "sim/account/account.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
+#include "sim/for_each_item.h"
 #include "sim/graph/op_graph.h"
 #include "sim/text.h"
 
@@ -88,22 +89,41 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   return op + " in " + (item.has_action ? action_text(item) : pass.name);
 }
 
-// How surely the step fits, as far as runs like it were compared: those that train.
-void trust_memory(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
-                  Result& result) {
+// What the step holds, and how much larger it could be.
+struct MemoryForecast {
+  StepMemory step;
+  double room = 0;  // room_to_grow(), of a step that trains
+};
+
+// Whether runs like it were compared, so that it is known how surely the step fits: those that
+// train were.
+const MemoryErrors* errors_of_reserved(const Scenario& scenario) {
+  return scenario.plan.trains() ? memory_errors_like(memory_errors(), kReservedMemory) : nullptr;
+}
+
+MemoryForecast forecast_step_memory(const Scenario& scenario, const OpGraph& graph, int jobs) {
+  MemoryForecast memory{memory_of(scenario, graph, jobs)};
+  if (errors_of_reserved(scenario) != nullptr)
+    memory.room =
+        room_to_grow(scenario, graph, memory.step, kLeastMemoryRoom, kMostMemoryRoom, jobs);
+  return memory;
+}
+
+void trust_memory(const Scenario& scenario, const MemoryForecast& memory, Result& result) {
   if (!scenario.plan.trains()) return;
   if (const MemoryErrors* like = memory_errors_like(memory_errors(), kAllocatedMemory))
-    result.allocated_interval = make_memory_interval(memory.peak, *like);
-  const MemoryErrors* like = memory_errors_like(memory_errors(), kReservedMemory);
+    result.allocated_interval = make_memory_interval(memory.step.peak, *like);
+  const MemoryErrors* like = errors_of_reserved(scenario);
   if (like == nullptr) return;
-  result.reserved_interval = make_memory_interval(memory.reserved, *like);
-  result.memory_room = room_to_grow(scenario, graph, memory, kLeastMemoryRoom, kMostMemoryRoom);
+  result.reserved_interval = make_memory_interval(memory.step.reserved, *like);
+  result.memory_room = memory.room;
   result.fits_share = share_that_fits(*like, result.memory_room);
 }
 
-void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
-  StepMemory memory = memory_of(scenario, graph);
-  trust_memory(scenario, graph, memory, result);
+void fill_memory(const Scenario& scenario, const OpGraph& graph, MemoryForecast forecast,
+                 Result& result) {
+  trust_memory(scenario, forecast, result);
+  StepMemory& memory = forecast.step;
   result.memory_usable = usable_memory(scenario);
   result.device_memory = device_memory(scenario);
   result.peak_role = memory.peak_role;
@@ -507,11 +527,20 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   const Scenario& scenario = *step.scenario;
   Result result;
   result.scenario = summary_of(scenario);
-  try {
+  MemoryForecast memory;
+  const auto run = [&] {
     if (may_share_links(scenario, options))
       run_with_links_if_quick(step, schedule, options, result);
     else
       run_step(step, schedule, options, result);
+  };
+  // Memory hangs on the order of the passes, the run on their prices: neither needs the other.
+  const auto run_or_trace = [&](size_t part, size_t) {
+    if (part == 0) return run();
+    memory = forecast_step_memory(scenario, step.graph, options.jobs);
+  };
+  try {
+    for_each_item(2, options.jobs, run_or_trace);
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(step, deadlock);
   }
@@ -521,7 +550,7 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   result.bubble = sum_if(critical, is_bubble);
-  fill_memory(scenario, step.graph, result);
+  fill_memory(scenario, step.graph, std::move(memory), result);
   fill_rates(step, result);
   if (auto remark = remark_on_mfu(scenario, result.utilization.mfu_full_attention))
     result.scenario.warnings.push_back(std::move(*remark));
@@ -563,7 +592,7 @@ std::optional<Result> forecast_memory(const Scenario& scenario) {
   if (is_too_large(step)) return {};
   Result result;
   result.scenario = summary_of(scenario);
-  fill_memory(scenario, step.graph, result);
+  fill_memory(scenario, step.graph, forecast_step_memory(scenario, step.graph, 1), result);
   result.graph = std::make_shared<const OpGraph>(std::move(step.graph));
   return result;
 }

@@ -49,6 +49,7 @@
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
+#include "sim/for_each_item.h"
 #include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/program.h"
@@ -147,7 +148,7 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
   return priced;
 }
 
-// The allocator of each role, replayed once for roles that are alike.
+// The allocator of each role, replayed.
 class Reservations {
  public:
   Reservations(const Scenario& scenario, const OpGraph& graph)
@@ -156,22 +157,18 @@ class Reservations {
                                                             : Segments::fixed) {}
 
   // By the role on a GPU with that much room; `peak`: what it allocates.
-  ReservedTraces::Reserved of(uint32_t role, Bytes peak, Bytes room) {
+  ReservedTraces::Reserved of(uint32_t role, Bytes peak, Bytes room) const {
     if (is_far_too_large(peak)) return {peak, true};
-    if (const uint32_t other = like(role); other != role) {
-      for (const Known& k : known_)
-        if (k.role == other) return k.reserved;
-    }
-    return known_.emplace_back(Known{role, traces_.trace(role, room, segments_)}).reserved;
+    return traces_.trace(role, room, segments_);
   }
 
   // Whether it fits there.
-  bool fits(uint32_t role, Bytes peak, Bytes room) {
+  bool fits(uint32_t role, Bytes peak, Bytes room) const {
     if (peak > room) return false;
     return is_far_too_large(peak) || traces_.fits(role, room, segments_);
   }
 
-  // The first role that is alike.
+  // The first role that is alike: what is known of it need not be found again.
   uint32_t like(uint32_t role) const {
     for (uint32_t r = 0; r < role; ++r)
       if (traces_.alike(r, role)) return r;
@@ -185,14 +182,8 @@ class Reservations {
     return peak.value > kTebibyte;
   }
 
-  struct Known {
-    uint32_t role = 0;
-    ReservedTraces::Reserved reserved;
-  };
-
   ReservedTraces traces_;
   Segments segments_;
-  std::vector<Known> known_;  // on a GPU of the same room
 };
 
 // The roles, fullest first; of equal ones in their order.
@@ -268,14 +259,21 @@ Bytes usable_memory(const Scenario& scenario) {
   return scenario.cluster.node.gpu.memory - device_reserve(scenario);
 }
 
-StepMemory memory_of(const Scenario& scenario, const OpGraph& graph) {
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph, int jobs) {
   StepMemory step;
   step.by_role = trace_memory(graph);
   const Bytes room = usable_memory(scenario);
-  Reservations reservations(scenario, graph);
-  for (uint32_t r = 0; r < step.by_role.size(); ++r) {
+  const Reservations reservations(scenario, graph);
+  std::vector<uint32_t> like(step.by_role.size());
+  for (uint32_t r = 0; r < like.size(); ++r) like[r] = reservations.like(r);
+  std::vector<ReservedTraces::Reserved> found(like.size());
+  for_each_item(like.size(), jobs, [&](size_t r, size_t) {
+    if (like[r] == r)
+      found[r] = reservations.of(static_cast<uint32_t>(r), step.by_role[r].peak, room);
+  });
+  for (uint32_t r = 0; r < like.size(); ++r) {
     const Bytes peak = step.by_role[r].peak;
-    const auto [reserved, lacked_room] = reservations.of(r, peak, room);
+    const auto [reserved, lacked_room] = found[like[r]];
     step.reserved_by_role.push_back(reserved);
     step.lacked_room.push_back(lacked_room);
     if (peak > step.by_role[step.peak_role].peak) step.peak_role = r;
@@ -298,34 +296,55 @@ bool fits(const LoweredStep& step) {
   const Bytes usable = usable_memory(*step.scenario);
   const std::vector<Bytes> peaks = peak_memory(step.graph);
   if (std::ranges::any_of(peaks, [&](Bytes peak) { return peak > usable; })) return false;
-  Reservations reservations(*step.scenario, step.graph);
+  const Reservations reservations(*step.scenario, step.graph);
   return std::ranges::all_of(largest_first(peaks), [&](uint32_t r) {
     return reservations.like(r) != r || reservations.fits(r, peaks[r], usable);
   });
 }
 
 double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
-                    double least, double most) {
+                    double least, double most, int jobs) {
   constexpr double kPrecision = 0.01;
   const double usable = static_cast<double>(usable_memory(scenario).value);
-  std::optional<Reservations> reservations;  // few scenarios need them
+  // With what it takes where there is room it fits too.
+  const auto fits_as_it_is = [&](uint32_t role, double ratio) {
+    return static_cast<double>(memory.reserved_by_role[role].value) * ratio <= usable;
+  };
+  const std::vector<uint32_t> roles = largest_first(memory.reserved_by_role);
+  if (fits_as_it_is(roles.front(), most)) return most;
+  const Reservations reservations(scenario, graph);
   std::map<std::pair<uint32_t, Bytes>, bool> known;
-  const auto fits_larger = [&](uint32_t role, double ratio) {
-    const Bytes room{static_cast<int64_t>(usable / ratio)};
-    const Bytes peak = memory.by_role[role].peak;
-    if (peak > room) return false;
+  const auto room_at = [&](double ratio) { return Bytes{static_cast<int64_t>(usable / ratio)}; };
+  // Of a role whose peak is at most the room.
+  const auto fits_in = [&](uint32_t role, Bytes room) {
     // What never lacked room is the same in any room that is large enough for it.
     if (!memory.lacked_room[role] && memory.reserved_by_role[role] <= room) return true;
-    if (!reservations) reservations.emplace(scenario, graph);
-    const auto [at, fresh] = known.try_emplace({reservations->like(role), room});
-    if (fresh) at->second = reservations->fits(role, peak, room);
+    return reservations.fits(role, memory.by_role[role].peak, room);
+  };
+  const auto fits_larger = [&](uint32_t role, double ratio) {
+    const Bytes room = room_at(ratio);
+    if (memory.by_role[role].peak > room) return false;
+    const auto [at, fresh] = known.try_emplace({reservations.like(role), room});
+    if (fresh) at->second = fits_in(role, room);
     return at->second;
   };
+  // One after the other, a role that does not fit spares those after it the largest ratio; at once
+  // they take no longer than the first alone.
+  if (jobs > 1) {
+    std::vector<uint32_t> asked;
+    for (const uint32_t r : roles)
+      if (!fits_as_it_is(r, most) && memory.by_role[r].peak <= room_at(most) &&
+          reservations.like(r) == r)
+        asked.push_back(r);
+    std::vector<char> fits(asked.size());
+    for_each_item(asked.size(), jobs,
+                  [&](size_t i, size_t) { fits[i] = fits_in(asked[i], room_at(most)) ? 1 : 0; });
+    for (size_t i = 0; i < asked.size(); ++i)
+      known.emplace(std::pair{asked[i], room_at(most)}, fits[i] != 0);
+  }
   double ratio = most;
-  for (const uint32_t r : largest_first(memory.reserved_by_role)) {
-    // With what it takes where there is room it fits too.
-    if (static_cast<double>(memory.reserved_by_role[r].value) * ratio <= usable) continue;
-    if (fits_larger(r, ratio)) continue;
+  for (const uint32_t r : roles) {
+    if (fits_as_it_is(r, ratio) || fits_larger(r, ratio)) continue;
     double low = least, high = ratio;
     if (!fits_larger(r, low)) return least;
     while (high - low > kPrecision) {

@@ -115,8 +115,9 @@ struct StepMemory {
   Bytes peak{}, reserved{};             // of these
 };
 
-// On a GPU with the scenario's usable memory: the step does not fit if more is reserved.
-StepMemory memory_of(const Scenario& scenario, const OpGraph& graph);
+// On a GPU with the scenario's usable memory: the step does not fit if more is reserved.  `jobs`:
+// threads, each for one stage at a time; the answer is the same for any number.
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph, int jobs = 1);
 StepMemory memory_of(const LoweredStep& step);
 
 // Whether the step fits.  Faster than memory_of() where it does not.
@@ -124,10 +125,10 @@ bool fits(const LoweredStep& step);
 
 // How many times as large all tensors could be for the step to fit still, to a hundredth: `least`
 // if it would not fit even then, `most` if it would.  That may be more than usable / reserved, for
-// where room is short the allocator gives free segments back.  REQUIRES: memory =
+// where room is short the allocator gives free segments back.  `jobs` as above.  REQUIRES: memory =
 // memory_of(scenario, graph); 0 < least <= most.
 double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
-                    double least, double most);
+                    double least, double most, int jobs = 1);
 
 // Whether it would take longer than a minute to run, or cannot be compiled: price_step() refuses
 // it.

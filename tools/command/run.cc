@@ -122,6 +122,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   options.trace = trace_file.has_value() || !args.html.empty();
   options.all_ranks = args.ranks == "all";
   options.every_what_if = args.what_if;
+  options.jobs = jobs_of(args);
   options.trace_ranks = ranks_to_trace(args, scenario);
   TraceOptions trace = trace_options(args, scenario);
   const Result result = [&] {
@@ -185,6 +186,7 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
              "of replicas, on standard error: auto (the default: a bar on a terminal, else\n"
              "a line every 30 seconds), plain (lines), none",
              "WHEN");
+  add_jobs(sub, args);
   sub->add_flag("--energy", args.energy, "also say what the step draws, hosts included");
   add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom,

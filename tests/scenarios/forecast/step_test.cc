@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "report/json/result.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/transfers/transfers.h"
@@ -150,6 +151,18 @@ TEST(Step, RoomToGrowIsWhatTheTensorsLeave) {
   EXPECT_EQ(room("8GiB"), 0.5);
   const double less = room("15GiB"), more = room("18GiB");
   EXPECT_LT(less, more);
+}
+
+// With little room, with enough for some stages, and with plenty.
+TEST(Step, AnyNumberOfThreadsForecastsTheSame) {
+  for (const char* gpu : {"8GiB", "15GiB", "16GiB", "17GiB", "18GiB", "80GiB"}) {
+    const Scenario s = four_stages(gpu);
+    const Result one = forecast(s);
+    for (const int jobs : {2, 3, 16}) {
+      const Result several = forecast(s, {.jobs = jobs});
+      EXPECT_EQ(run_json(several, "1"), run_json(one, "1")) << gpu;
+    }
+  }
 }
 
 TEST(Step, SaysHowSurelyItFits) {
