@@ -13,6 +13,7 @@
 #include "report/html/panels.h"
 #include "report/text/compare.h"
 #include "report/text/explain.h"
+#include "report/text/intervals.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
 #include "report/text/train.h"

@@ -8,6 +8,7 @@
 #include "report/html/markup.h"
 #include "report/html/panels.h"
 #include "report/text/explain.h"
+#include "report/text/intervals.h"
 #include "report/text/run.h"
 
 namespace stepcast {

@@ -9,7 +9,7 @@
 #include "report/html/markup.h"
 #include "report/html/panels.h"
 #include "report/text/compare.h"
-#include "report/text/explain.h"
+#include "report/text/intervals.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
 #include "sim/graph/spend.h"

@@ -2,7 +2,7 @@
 #include "report/json/result.h"
 
 #include "report/diagnostics.h"
-#include "report/text/explain.h"
+#include "report/text/intervals.h"
 #include "report/text/roles.h"
 #include "report/text/train.h"
 #include "sim/check.h"

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "report/text/intervals.h"
 #include "report/text/roles.h"
 #include "report/text/run.h"
 

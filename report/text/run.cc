@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "report/text/compare.h"
-#include "report/text/explain.h"
+#include "report/text/intervals.h"
 #include "report/text/roles.h"
 
 namespace stepcast {

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "model/shard.h"
+#include "model/stages.h"
 #include "scenarios/document/number.h"
 #include "schedules/schedule.h"
 #include "sim/text.h"
@@ -201,7 +202,7 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
   };
   std::vector<StageContent> stages;
   try {
-    stages = parse_layout(v.text("parallel.layout"));
+    stages = parse_stage_layout(v.text("parallel.layout"));
   } catch (const InputError& e) {
     return refuse("E202", e.what());
   }

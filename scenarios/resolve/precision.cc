@@ -8,6 +8,7 @@
 #include <array>
 
 #include "model/low_precision.h"
+#include "model/stages.h"
 #include "sim/check.h"
 
 namespace stepcast {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/stages.h"
 #include "model/transformer.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"

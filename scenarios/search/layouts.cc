@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "model/plan.h"
+#include "model/stages.h"
 #include "scenarios/resolve/resolve.h"
 #include "scenarios/search/space.h"
 #include "schedules/families/families.h"

@@ -11,6 +11,7 @@
 
 #include "report/json/result.h"
 #include "report/text/compare.h"
+#include "report/text/intervals.h"
 #include "report/text/run.h"
 #include "sim/check.h"
 #include "tests/report/sample.h"

@@ -15,6 +15,7 @@
 #include "calibrate/price/compute_price.h"
 #include "calibrate/price/in_situ.h"
 #include "report/json/result.h"
+#include "report/text/intervals.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/in_situ_step.h"

@@ -24,6 +24,7 @@
 #include "topology/nccl/algorithms.h"
 #include "topology/nccl/collective_time.h"
 #include "topology/nccl/constants.h"
+#include "topology/nccl/exchanges.h"
 
 namespace stepcast {
 namespace {

@@ -42,7 +42,7 @@ CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes b
                                   const GroupShape& shape);
 
 // All-to-all of experts' tokens that cross the network once for each node they go to
-// (node_limited_exchange in algorithms.h).  REQUIRES: 0 < network_share <= 1.
+// (node_limited_exchange in exchanges.h).  REQUIRES: 0 < network_share <= 1.
 CommunicationCost expert_exchange_cost(const Cluster& cluster, Bytes bytes, const GroupShape& shape,
                                        double network_share);
 

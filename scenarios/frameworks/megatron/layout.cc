@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/plan.h"
+#include "model/stages.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/parts.h"
 #include "sim/diagnostic.h"
@@ -179,10 +180,10 @@ class LayoutDraft {
     const std::string layout = a_.word("pipeline_model_parallel_layout");
     draft_.set_text("parallel.layout", layout, a_.origin("pipeline_model_parallel_layout"));
     try {
-      // parse_layout() counts the stages; it need not understand the letter m.
+      // parse_stage_layout() counts the stages; it need not understand the letter m.
       std::string plain = layout;
       std::erase(plain, 'm');
-      const auto stages = static_cast<int64_t>(parse_layout(plain).size());
+      const auto stages = static_cast<int64_t>(parse_stage_layout(plain).size());
       s_.vpp = std::max<int64_t>(1, stages / s_.pp);
     } catch (const InputError& e) {
       a_.refuse("pipeline_model_parallel_layout",

@@ -321,7 +321,7 @@ TEST(EncoderAndDecoder, TheStacksMayMeetInsideAStage) {
   const Transformer model = t5(6);
   Plan plan = plan_of(model, 1, 1);
   plan.pp = plan.grid.pp = 2;
-  plan.stages = parse_layout("Ettttt|tL");
+  plan.stages = parse_stage_layout("Ettttt|tL");
   assign_layers(plan.stages, model);
   EXPECT_TRUE(plan.stages[0].encoder_ends && plan.stages[0].decoder_begins);
   EXPECT_TRUE(plan.stages[1].encoded);
@@ -333,7 +333,7 @@ TEST(Prediction, ModulesInAStageOfTheirOwnHandOnAllStreams) {
   const Transformer model = predicting(2);
   Plan plan = plan_of(model, 1, 1);
   plan.pp = plan.grid.pp = 4;
-  plan.stages = parse_layout("Ett|tt|mm|L");
+  plan.stages = parse_stage_layout("Ett|tt|mm|L");
   assign_layers(plan.stages, model);
   const OpGraph graph = step(model, plan);
   const int64_t stream = 2 * kSeq * kHidden * 2;
@@ -350,7 +350,7 @@ TEST(Prediction, ModulesMayStandInSeveralStages) {
     Plan plan = plan_of(model, 1, 1);
     plan.pp = plan.grid.pp = 4;
     plan.recompute = recompute;
-    plan.stages = parse_layout("Etttt,m|m||L");
+    plan.stages = parse_stage_layout("Etttt,m|m||L");
     assign_layers(plan.stages, model);
     const OpGraph graph = step(model, plan);
     const int64_t stream = 2 * kSeq * kHidden * 2;
@@ -378,10 +378,10 @@ TEST(Prediction, TheEmbeddingsGradientsAreSummedOverItsCopies) {
 
 // ----------------------------------------------------------------------------------------- layout
 TEST(Layout, PredictionModulesFollowTheLayers) {
-  const std::vector<StageContent> stages = parse_layout("Et|t,mm|L");
+  const std::vector<StageContent> stages = parse_stage_layout("Et|t,mm|L");
   EXPECT_EQ(stages[1].predictions, 2);
   EXPECT_EQ(stages[1].layers, 1);
-  EXPECT_THROW(parse_layout("Et|m|tL"), InputError);
+  EXPECT_THROW(parse_stage_layout("Et|m|tL"), InputError);
 }
 
 TEST(Layout, ModulesThatNoStageHoldsGoBeforeTheHead) {

@@ -76,7 +76,7 @@ TEST(SharedVocabulary, AStageMayHoldTheEmbeddingAlone) {
   for (const Positions positions : {Positions::learned, Positions::rotary}) {
     model.positions = positions;
     Plan plan = sample::plan(1, 4, 1, kMicrobatches, 1, 128);
-    plan.stages = parse_layout("E|t*2|t*2|t*2L");
+    plan.stages = parse_stage_layout("E|t*2|t*2|t*2L");
     for (const char* method : kMethods) {
       const OpGraph graph = lower(model, plan, schedule_of(method, 4));
       check_graph(graph);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/plan.h"
+#include "model/stages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast::plan_test {
+namespace stepcast::stages_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -30,7 +30,7 @@ int64_t layers_of(const std::vector<StageContent>& stages) {
 // The sentence that a layout is refused with; empty if it is accepted.
 std::string refusal(const std::string& layout) {
   try {
-    parse_layout(layout);
+    parse_stage_layout(layout);
   } catch (const InputError& e) {
     return e.diagnostics.front().message;
   }
@@ -73,7 +73,7 @@ TEST(LastStagesFullest, TakeWhatIsLeft) {
 }
 
 TEST(Layout, OfLlama405bIsOneLayerAStage) {
-  const auto stages = parse_layout("E|(t|)*126L");
+  const auto stages = parse_stage_layout("E|(t|)*126L");
   ASSERT_EQ(stages.size(), 128u);
   EXPECT_EQ(stages.front(), stage(0, kE));
   for (size_t s = 1; s <= 126; ++s) EXPECT_EQ(stages[s], stage(1)) << s;
@@ -81,7 +81,7 @@ TEST(Layout, OfLlama405bIsOneLayerAStage) {
 }
 
 TEST(Layout, WithoutItsMtpLayerOfDeepSeekV3Has61Layers) {
-  const auto stages = parse_layout("Ettt|(tttt|)*14,ttL");
+  const auto stages = parse_stage_layout("Ettt|(tttt|)*14,ttL");
   ASSERT_EQ(stages.size(), 16u);
   EXPECT_EQ(stages[0], stage(3, kE));
   EXPECT_EQ(stages[7], stage(4));
@@ -90,33 +90,33 @@ TEST(Layout, WithoutItsMtpLayerOfDeepSeekV3Has61Layers) {
 }
 
 TEST(Layout, MayHaveEmptyStages) {
-  EXPECT_THAT(parse_layout("E|t||tL"),
+  EXPECT_THAT(parse_stage_layout("E|t||tL"),
               ElementsAre(stage(0, kE), stage(1), stage(0), stage(1, false, kL)));
 }
 
 TEST(Layout, MayBeOneStage) {
-  EXPECT_THAT(parse_layout("EttL"), ElementsAre(stage(2, kE, kL)));
+  EXPECT_THAT(parse_stage_layout("EttL"), ElementsAre(stage(2, kE, kL)));
 }
 
 TEST(Layout, RepeatsSymbolsBarsAndGroups) {
-  EXPECT_EQ(parse_layout("Et*3|tL"), parse_layout("Ettt|tL"));
-  EXPECT_EQ(parse_layout("Et|*3tL"), parse_layout("Et|||tL"));
-  EXPECT_EQ(parse_layout("E(|tt)*2L"), parse_layout("E|tt|ttL"));
-  EXPECT_EQ(parse_layout("E|(t*2|)*3L"), parse_layout("E|tt|tt|tt|L"));
-  EXPECT_EQ(parse_layout("Et(t|t)*2L"), parse_layout("Ett|tt|tL"));
+  EXPECT_EQ(parse_stage_layout("Et*3|tL"), parse_stage_layout("Ettt|tL"));
+  EXPECT_EQ(parse_stage_layout("Et|*3tL"), parse_stage_layout("Et|||tL"));
+  EXPECT_EQ(parse_stage_layout("E(|tt)*2L"), parse_stage_layout("E|tt|ttL"));
+  EXPECT_EQ(parse_stage_layout("E|(t*2|)*3L"), parse_stage_layout("E|tt|tt|tt|L"));
+  EXPECT_EQ(parse_stage_layout("Et(t|t)*2L"), parse_stage_layout("Ett|tt|tL"));
 }
 
 TEST(Layout, IgnoresCommasAndBlanks) {
-  EXPECT_EQ(parse_layout("E,t t|,(t,|)*2, t*2,L"), parse_layout("Ett|t|t|ttL"));
+  EXPECT_EQ(parse_stage_layout("E,t t|,(t,|)*2, t*2,L"), parse_stage_layout("Ett|t|t|ttL"));
 }
 
 // The first is the example of Megatron-LM's --pipeline-model-parallel-layout.
 TEST(Layout, PlacesPredictionModulesAfterTheLayers) {
-  const std::vector<StageContent> stages = parse_layout("E|(t|)*3,m|m||L");
+  const std::vector<StageContent> stages = parse_stage_layout("E|(t|)*3,m|m||L");
   std::vector<int64_t> modules;
   for (const StageContent& s : stages) modules.push_back(s.predictions);
   EXPECT_THAT(modules, ::testing::ElementsAre(0, 0, 0, 0, 1, 1, 0, 0));
-  EXPECT_EQ(parse_layout("Ettt|(tttt|)*14,ttmL").back().predictions, 1);
+  EXPECT_EQ(parse_stage_layout("Ettt|(tttt|)*14,ttmL").back().predictions, 1);
   EXPECT_THAT(refusal("E|(tm|)*3L"), HasSubstr("a t after an m"));
 }
 
@@ -128,7 +128,7 @@ TEST(Layout, TooLargeIsRefusedBeforeItIsBuilt) {
   std::string many = "E";
   for (int i = 0; i < 11; ++i) many += "t*100000";
   EXPECT_EQ(refusal(many + "L"), sentence);
-  EXPECT_EQ(layers_of(parse_layout("E|(t|)*400000L")), 400'000);
+  EXPECT_EQ(layers_of(parse_stage_layout("E|(t|)*400000L")), 400'000);
 }
 
 TEST(Layout, NamesTheStrangeCharacterAndItsPlace) {
@@ -168,13 +168,5 @@ TEST(Layout, NeedsOneEmbeddingFirstAndOneLossLast) {
   EXPECT_THAT(refusal("E|L"), HasSubstr("no layers"));
 }
 
-TEST(Microbatches, ShareTheGlobalBatchOverReplicas) {
-  Plan plan;
-  plan.global_batch = 64;
-  plan.micro_batch = 2;
-  plan.dp = 4;
-  EXPECT_EQ(plan.microbatches(), 8);
-}
-
 }  // namespace
-}  // namespace stepcast::plan_test
+}  // namespace stepcast::stages_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/plan.h"
+#include "model/stages.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "model/plan.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
@@ -255,7 +256,7 @@ std::vector<StageContent> stages_by_modules(int64_t layers, int64_t stages) {
   return out;
 }
 
-std::vector<StageContent> parse_layout(const std::string& text) {
+std::vector<StageContent> parse_stage_layout(const std::string& text) {
   const std::string flat = LayoutExpander(text).expand();
   if (flat.empty()) refuse("the layout is empty: write something like \"E|(t|)*3L\"");
   check_ends(flat);
