@@ -31,6 +31,11 @@ struct SearchRule {
   std::string name;   // "memory_bound"
   std::string words;  // "hold more than the GPU has, by a lower bound"
   int64_t count = 0;
+  enum class Kind : uint8_t {
+    drops,
+    where,  // drops what the conditions of `where` leave out
+    keeps,  // these fit
+  } kind = Kind::drops;
 };
 
 // One layout of the answer.

@@ -220,13 +220,14 @@ StoredSteps stored_steps(std::vector<StepRow> rows, const StepRanking& ranking) 
     ++(!row.runs() ? stuck : !row.fits(ranking.memory_margin) ? large : unknown);
     if (row.runs()) all.points.rows.push_back(std::move(row));
   }
-  const auto add = [&](const char* name, const char* words, int64_t count) {
-    if (count > 0) all.decided.push_back({name, words, count});
+  const auto add = [&](const char* name, const char* words, int64_t count,
+                       SearchRule::Kind kind = SearchRule::Kind::drops) {
+    if (count > 0) all.decided.push_back({name, words, count, kind});
   };
   add("impossible", "cannot run: a deadlock, or too large to simulate", stuck);
   add("out_of_memory", "do not fit, or leave less memory free than asked for", large);
   add("unknown", "say nothing of what is ranked by", unknown);
-  add("fits", "fit", static_cast<int64_t>(all.points.counted));
+  add("fits", "fit", static_cast<int64_t>(all.points.counted), SearchRule::Kind::keeps);
   return all;
 }
 

@@ -94,10 +94,11 @@ std::string funnel(std::string_view caption, std::string_view first, double whol
   for (const SearchRule& rule : rules) {
     const auto count = static_cast<double>(rule.count);
     left -= count;
-    const std::array<BarPart, 2> bar{{{std::max(0.0, left) / std::max(1.0, whole), "t-hidden", {}},
-                                      {count / std::max(1.0, whole),
-                                       rule.name == "fits" ? "t-compute" : std::string(style),
-                                       {}}}};
+    const std::array<BarPart, 2> bar{
+        {{std::max(0.0, left) / std::max(1.0, whole), "t-hidden", {}},
+         {count / std::max(1.0, whole),
+          rule.kind == SearchRule::Kind::keeps ? "t-compute" : std::string(style),
+          {}}}};
     table.row().text(rule.words).html(html_bar(bar)).text(grouped(rule.count));
   }
   return table.finish();

@@ -217,7 +217,7 @@ std::string rule_table(const SearchResult& r) {
   for (const SearchRule& rule : r.illegal) line("- " + grouped(rule.count), rule.words);
   line(grouped(r.layouts), "layouts");
   for (const SearchRule& rule : r.decided)
-    line((rule.name == "fits" ? "" : "- ") + grouped(rule.count), rule.words);
+    line((rule.kind == SearchRule::Kind::keeps ? "" : "- ") + grouped(rule.count), rule.words);
   if (r.undecided > 0) line("- " + grouped(r.undecided), kNotLookedAt);
   return text;
 }
@@ -606,7 +606,7 @@ NoLayout no_layout(const SearchResult& r) {
                      : std::vector<std::string>{},
             true};
   if (r.layouts == 0) {
-    const auto where = std::ranges::find(r.illegal, "where", &SearchRule::name);
+    const auto where = std::ranges::find(r.illegal, SearchRule::Kind::where, &SearchRule::kind);
     return {
         "no layout fits: none is legal",
         {where != r.illegal.end()

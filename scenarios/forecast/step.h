@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluator: what a step of a scenario takes and holds under a schedule.
+// What a step of a scenario takes and holds under a schedule.
 //
 //   Scenario, Schedule --lower_step--> LoweredStep --price_step--> PricedStep --evaluate-->
 //   StepOutcome

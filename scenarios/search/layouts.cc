@@ -197,8 +197,10 @@ class SearchSpace::Enumeration {
     }
     for (size_t i = 0; i < kIllegal.size(); ++i)
       if (counts_[i] > 0)
-        out_.rules.push_back(
-            {kIllegal[i].first, kIllegal[i].second, static_cast<int64_t>(counts_[i])});
+        out_.rules.push_back({kIllegal[i].first, kIllegal[i].second,
+                              static_cast<int64_t>(counts_[i]),
+                              static_cast<Illegal>(i) == Illegal::where ? SearchRule::Kind::where
+                                                                        : SearchRule::Kind::drops});
     return std::move(out_);
   }
 
@@ -390,7 +392,7 @@ class SearchSpace::Enumeration {
       refuse(fmt::format("more than {} combinations are legal", 10 * kMostLayouts),
              "shorter lists in search.space");
     if (!space_.where_.empty()) {
-      const std::vector<double> values = space_.values_of(layout);
+      const std::vector<double> values = space_.values_of(kAsksOfLayouts, layout);
       if (!std::ranges::all_of(space_.where_, [&](const Expression& e) { return e.holds(values); }))
         return drop(Illegal::where, 1);
     }

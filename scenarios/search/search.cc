@@ -21,6 +21,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/nearest.h"
 #include "scenarios/search/shard.h"
 #include "scenarios/search/steps.h"
 #include "scenarios/search/sweep.h"
@@ -253,9 +254,10 @@ class Searcher {
     return f.values.front() <= head.values.front() * (1 + kTwins);
   }
 
-  // As good as the k-th line with its twins, or closer to the best than forecasts tell apart.
   // Of a layout that is to be measured: so much longer than the first it may be forecast.
   static constexpr double kWorthMeasuring = 0.05;
+
+  // As good as the k-th line with its twins, or closer to the best than forecasts tell apart.
   void set_threshold() {
     if (settings_.objectives.size() > 1) return;
     if (breaking_only_ && breaking_) threshold_ = breaking_->values.front();
@@ -389,14 +391,13 @@ class Searcher {
   SearchMeasure measure_of(const Layout& layout, const Figures& figures) const {
     const auto of = [&](SearchObjective o) { return value(o, layout.place, figures); };
     const Gpu& gpu = space_.places()[layout.place].scenario->cluster.node.gpu;
-    return {to_seconds(figures.time),
-            1 / of(SearchObjective::tokens_per_gpu_s),
-            static_cast<double>(figures.memory.value),
-            static_cast<double>(gpu.memory.value),
-            settings_.tokens > 0 ? of(SearchObjective::days) : 0,
-            settings_.tokens > 0 ? of(SearchObjective::price) : 0,
-            1,
-            figures.joules};
+    return {.step_time_s = to_seconds(figures.time),
+            .tokens_per_gpu_s = 1 / of(SearchObjective::tokens_per_gpu_s),
+            .peak_memory = static_cast<double>(figures.memory.value),
+            .gpu_memory = static_cast<double>(gpu.memory.value),
+            .days = settings_.tokens > 0 ? of(SearchObjective::days) : 0,
+            .price = settings_.tokens > 0 ? of(SearchObjective::price) : 0,
+            .energy = figures.joules};
   }
 
   // Whether a layout that takes at least this may keep the constraints.
@@ -558,7 +559,10 @@ class Searcher {
     r.part = run_.shard.index + 1;
     r.parts = run_.shard.count;
     for (size_t i = 1; i < counts.size(); ++i)
-      if (counts[i] > 0) r.decided.push_back({kDecided[i].first, kDecided[i].second, counts[i]});
+      if (counts[i] > 0)
+        r.decided.push_back({kDecided[i].first, kDecided[i].second, counts[i],
+                             static_cast<Decided>(i) == Decided::fits ? SearchRule::Kind::keeps
+                                                                      : SearchRule::Kind::drops});
     const bool front = settings_.objectives.size() > 1;
     for (const Found& f : found_)
       if (f.values.front() <= found_.front().values.front() * (1 + kDiscernment))
@@ -893,41 +897,6 @@ class Searcher {
   bool stopped_ = false;
 };
 
-// The numbers of GPUs, below and above that of the space, that are nearest and have a legal layout.
-// None where the space has several, or where none has one within kNodesAway or is soon found.
-std::vector<int64_t> nearest_legal_gpus(const ScenarioDocument& document,
-                                        const SearchOptions& options,
-                                        const std::function<bool()>& stopped) {
-  const SearchSpace space(document, options);
-  const SearchPlace& here = space.places().front();
-  if (!std::ranges::all_of(space.places(), [&](const SearchPlace& p) {
-        return p.gpus == here.gpus && p.nodes == here.nodes;
-      }))
-    return {};
-  int64_t looks = 2000;  // some seconds at most
-  const auto give_up = [&] { return --looks < 0 || stopped(); };
-  const auto has_layouts = [&](int64_t nodes) {
-    SearchOptions there = options;
-    there.fewest_gpus = there.most_gpus = here.gpus / here.nodes * nodes;
-    try {
-      const SearchSpace elsewhere(document, there);
-      return elsewhere.places().front().nodes == nodes && elsewhere.any_layout(give_up);
-    } catch (const InputError&) {  // no cluster has so many
-      return false;
-    }
-  };
-  constexpr int64_t kNodesAway = 32;
-  std::vector<int64_t> gpus;
-  for (const int64_t direction : {-1, 1})
-    for (int64_t away = 1; away <= kNodesAway && looks > 0 && !stopped(); ++away) {
-      const int64_t nodes = here.nodes + direction * away;
-      if (nodes < 1 || !has_layouts(nodes)) continue;
-      gpus.push_back(here.gpus / here.nodes * nodes);
-      break;
-    }
-  return gpus;
-}
-
 }  // namespace
 
 SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options,
@@ -940,7 +909,7 @@ SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOption
   const std::optional<FoundLayout>& nearest = answer.result.nearest;
   const auto stopped = [&] { return run.stop && run.stop({}); };
   const bool by_where =
-      std::ranges::any_of(result.illegal, [](const SearchRule& r) { return r.name == "where"; });
+      std::ranges::count(result.illegal, SearchRule::Kind::where, &SearchRule::kind) > 0;
   if (ended && result.layouts == 0 && !by_where && !run.any)
     result.legal_gpus = nearest_legal_gpus(document, options, stopped);
   constexpr int64_t kMostTimes = 64;
@@ -952,63 +921,6 @@ SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOption
     answer.result.on_more_nodes = simple_layout_that_fits(larger);
   }
   return answer;
-}
-
-namespace {
-
-// A batch for which as many layouts are legal and the same ones fit, which hangs on the first
-// microbatches: of steps of very many each takes long.
-int64_t shorter_batch(const SearchPlace& place) {
-  constexpr int64_t kMicrobatches = 32;  // of each GPU
-  const int64_t most = kMicrobatches * place.gpus, batch = place.global_batch;
-  if (batch <= most) return batch;
-  // Replicas that divide the one divide the other.
-  const int64_t times = batch / std::gcd(batch, place.gpus);
-  int64_t parts = batch / most;
-  while (times % parts != 0) --parts;
-  return batch / parts;
-}
-
-}  // namespace
-
-std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& document) {
-  ScenarioDocument simple = document;
-  const Value* search = document.tree().find("search");
-  const Value* margin = search != nullptr ? search->find("memory_margin") : nullptr;
-  const std::optional<Value> asked = margin != nullptr ? std::optional(*margin) : std::nullopt;
-  simple.set("search", {});
-  if (asked) simple.set("search.memory_margin", *asked);
-  simple.set("search.top", scalar_value("1"));
-  const Value* software = document.tree().find("software");
-  const auto with_zero = [&](const char* zero) -> std::optional<FoundLayout> {
-    simple.set("search.space", mapping_value({{"parallel.tp", "auto"},
-                                              {"parallel.pp", "auto"},
-                                              {"parallel.ep", "auto"},
-                                              {"recompute", "auto"},
-                                              {"parallel.cp", "1"},
-                                              {"parallel.vpp", "1"},
-                                              {"parallel.etp", "1"},
-                                              {"parallel.zero", zero},
-                                              {"parallel.split", "auto"},
-                                              {"schedule", "auto"},
-                                              {"batch.micro", "1"}}));
-    SearchRun run;
-    run.any = true;
-    run.forecasts = false;
-    SearchAnswer answer = search_layouts(simple, {}, run);
-    if (answer.result.best.empty()) return {};
-    return std::move(answer.result.best.front());
-  };
-  simple.set("contention.interference", scalar_value("off"));
-  try {
-    const SearchSpace space(simple);
-    simple.set("batch.global", scalar_value(fmt::to_string(shorter_batch(space.places().front()))));
-    if (software_runs_zero(software != nullptr ? software->text : "", 1))
-      if (auto found = with_zero("1")) return found;
-    return with_zero("auto");
-  } catch (const InputError&) {  // which the scenario itself is refused for
-  }
-  return {};
 }
 
 }  // namespace stepcast

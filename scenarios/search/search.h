@@ -91,8 +91,4 @@ struct SearchAnswer {
 SearchAnswer search_layouts(const ScenarioDocument& document, const SearchOptions& options = {},
                             const SearchRun& run = {});
 
-// The fastest of the simple layouts that fit: one chunk a rank, microbatches of one sequence, no
-// context parallelism.  Nothing if none fits, or the scenario without its layout is illegal.
-std::optional<FoundLayout> simple_layout_that_fits(const ScenarioDocument& document);
-
 }  // namespace stepcast

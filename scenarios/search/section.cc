@@ -21,7 +21,7 @@
 #include "scenarios/schema/software.h"
 #include "scenarios/schema/tree.h"
 #include "scenarios/schema/values.h"
-#include "scenarios/search/condition_names.h"
+#include "scenarios/search/ask.h"
 #include "schedules/families/families.h"
 #include "sim/check.h"
 #include "sim/text.h"
@@ -420,10 +420,11 @@ class SearchSpace::Reader {
   std::vector<ExpressionName> names(size_t count) {
     std::vector<ExpressionName> all;
     for (size_t i = 0; i < count; ++i) {
-      ExpressionName name{kAskNames[i], {}};
-      if (i == static_cast<size_t>(Ask::recompute)) name.words = recompute_words_;
-      if (i == static_cast<size_t>(Ask::schedule)) name.words = schedule_words_;
-      if (i == static_cast<size_t>(Ask::split)) name.words = split_words_;
+      const auto ask = static_cast<Ask>(i);
+      ExpressionName name{name_of(ask), {}};
+      if (ask == Ask::recompute) name.words = recompute_words_;
+      if (ask == Ask::schedule) name.words = schedule_words_;
+      if (ask == Ask::split) name.words = split_words_;
       all.push_back(name);
     }
     return all;
@@ -439,9 +440,8 @@ class SearchSpace::Reader {
       return;
     }
     if (const std::string name = written.text.substr(problem.offset, problem.length);
-        asks < kAskNames.size() &&
         std::ranges::count(names(asks), name, &ExpressionName::name) == 0 &&
-        std::ranges::count(kAskNames, name) > 0) {
+        std::ranges::count(names(kAsks), name, &ExpressionName::name) > 0) {
       problem.message = "'" + name + "' is known of a layout once it has been simulated";
       problem.help = "what an answer must keep is one of search.constraints: -s " +
                      shell_word("search.constraints=" + escape_text(written.text));
@@ -481,8 +481,7 @@ class SearchSpace::Reader {
       read_condition(value, kAsksOfLayouts, space_.where_);
     }
     const size_t before = space_.settings_.constraints.size();
-    read_condition_list(v().value("search.constraints"), kAskNames.size(),
-                        space_.settings_.constraints);
+    read_condition_list(v().value("search.constraints"), kAsks, space_.settings_.constraints);
     for (size_t i = before; i < space_.settings_.constraints.size(); ++i) {
       const Expression& c = space_.settings_.constraints[i];
       const bool days = c.uses(static_cast<size_t>(Ask::days)),

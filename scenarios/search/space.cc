@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "scenarios/search/condition_names.h"
-
 namespace stepcast {
 namespace {
 
@@ -42,25 +40,43 @@ int64_t SearchSpace::microbatches_of(const Layout& l) const {
   return places_[l.place].global_batch / (l.micro * dp_of(l));
 }
 
-std::vector<double> SearchSpace::values_of(const Layout& l) const {
+double SearchSpace::value_of(Ask ask, const Layout& l, const SearchMeasure& m) const {
   const SearchPlace& place = places_[l.place];
   const auto real = [](int64_t n) { return static_cast<double>(n); };
-  return {real(place.gpus),
-          real(place.nodes),
-          real(l.tp),
-          real(l.cp),
-          real(l.pp),
-          real(l.vpp),
-          real(dp_of(l)),
-          real(l.ep),
-          real(l.etp),
-          real(l.zero),
-          real(l.micro),
-          real(microbatches_of(l)),
-          real(place.scenario->model.layers),
-          real(l.recompute),
-          real(l.schedule),
-          real(static_cast<int64_t>(l.split))};
+  switch (ask) {
+    case Ask::gpus: return real(place.gpus);
+    case Ask::nodes: return real(place.nodes);
+    case Ask::tp: return real(l.tp);
+    case Ask::cp: return real(l.cp);
+    case Ask::pp: return real(l.pp);
+    case Ask::vpp: return real(l.vpp);
+    case Ask::dp: return real(dp_of(l));
+    case Ask::ep: return real(l.ep);
+    case Ask::etp: return real(l.etp);
+    case Ask::zero: return real(l.zero);
+    case Ask::micro: return real(l.micro);
+    case Ask::microbatches: return real(microbatches_of(l));
+    case Ask::layers: return real(place.scenario->model.layers);
+    case Ask::recompute: return real(l.recompute);
+    case Ask::schedule: return real(l.schedule);
+    case Ask::split: return real(static_cast<int64_t>(l.split));
+    case Ask::step_time: return m.step_time_s;
+    case Ask::tokens_per_gpu_s: return m.tokens_per_gpu_s;
+    case Ask::peak_memory: return m.peak_memory;
+    case Ask::gpu_memory: return m.gpu_memory;
+    case Ask::days: return m.days;
+    case Ask::price: return m.price;
+    case Ask::fits: return m.fits;
+    case Ask::energy: return m.energy;
+  }
+  return 0;
+}
+
+std::vector<double> SearchSpace::values_of(size_t asks, const Layout& l,
+                                           const SearchMeasure& m) const {
+  std::vector<double> values(asks);
+  for (size_t i = 0; i < asks; ++i) values[i] = value_of(static_cast<Ask>(i), l, m);
+  return values;
 }
 
 bool SearchSpace::asks_whether_it_fits() const {
@@ -80,13 +96,17 @@ bool SearchSpace::may_keep_constraints(const Layout& layout, const SearchMeasure
   if (settings_.constraints.empty()) return true;
   constexpr double kAny = std::numeric_limits<double>::infinity();
   std::vector<ValueRange> ranges;
-  for (const double x : values_of(layout)) ranges.push_back({x, x});
-  for (const ValueRange r :
-       {ValueRange{m.step_time_s, kAny}, ValueRange{0, m.tokens_per_gpu_s},
-        ValueRange{m.peak_memory, kAny}, ValueRange{m.gpu_memory, m.gpu_memory},
-        ValueRange{m.days, kAny}, ValueRange{m.price, kAny}, ValueRange{0, 1},
-        ValueRange{m.energy, kAny}})
-    ranges.push_back(r);
+  for (const double x : values_of(kAsks, layout, m)) {
+    const auto ask = static_cast<Ask>(ranges.size());
+    if (ask == Ask::fits)
+      ranges.push_back({0, 1});
+    else if (ask == Ask::tokens_per_gpu_s)
+      ranges.push_back({0, x});
+    else if (ranges.size() < kAsksOfLayouts || ask == Ask::gpu_memory)
+      ranges.push_back({x, x});
+    else
+      ranges.push_back({x, kAny});
+  }
   return std::ranges::all_of(settings_.constraints,
                              [&](const Expression& c) { return c.may_hold(ranges); });
 }
@@ -94,10 +114,7 @@ bool SearchSpace::may_keep_constraints(const Layout& layout, const SearchMeasure
 std::vector<std::string> SearchSpace::broken_constraints(const Layout& layout,
                                                          const SearchMeasure& m) const {
   if (settings_.constraints.empty()) return {};
-  std::vector<double> values = values_of(layout);
-  for (const double x : {m.step_time_s, m.tokens_per_gpu_s, m.peak_memory, m.gpu_memory, m.days,
-                         m.price, m.fits, m.energy})
-    values.push_back(x);
+  const std::vector<double> values = values_of(kAsks, layout, m);
   std::vector<std::string> broken;
   for (const Expression& c : settings_.constraints)
     if (!c.holds(values)) broken.push_back(c.text());
@@ -112,12 +129,12 @@ std::vector<std::pair<std::string, std::string>> SearchSpace::changes(const Layo
   set.emplace_back("parallel.tp", number(l.tp));
   set.emplace_back("parallel.cp", number(l.cp));
   set.emplace_back("parallel.pp", number(l.pp));
-  if (is_layout(l.split)) {
+  if (is_written_out(l.split)) {
     set.emplace_back("parallel.layout", megatron_layout(layers_of_stages(l)));
   } else if (l.vpp > 1) {
     set.emplace_back("parallel.vpp", number(l.vpp));
   }
-  if (l.split != StageSplit::even && !is_layout(l.split))
+  if (l.split != StageSplit::even && !is_written_out(l.split))
     set.emplace_back("parallel.split", std::string(kSplitWords[static_cast<size_t>(l.split)]));
   if (place.scenario->model.experts > 0) {
     set.emplace_back("parallel.ep", number(l.ep));

@@ -22,6 +22,7 @@
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_document.h"
+#include "scenarios/search/ask.h"
 #include "scenarios/search/expression.h"
 #include "sim/diagnostic.h"
 #include "sim/search_result.h"
@@ -40,7 +41,7 @@ enum class StageSplit : uint8_t {
 };
 inline constexpr std::array<std::string_view, 6> kSplitWords{"even",     "counted", "products",
                                                              "balanced", "last",    "modules"};
-inline bool is_layout(StageSplit split) {
+inline bool is_written_out(StageSplit split) {
   return split == StageSplit::counted || split == StageSplit::balanced;
 }
 
@@ -171,7 +172,10 @@ class SearchSpace {
   class Enumeration;
   static constexpr std::string_view kReshard = "parallel.reshard_after_forward";
 
-  std::vector<double> values_of(const Layout& layout) const;
+  double value_of(Ask ask, const Layout& layout, const SearchMeasure& measure) const;
+  // Of the first so many.
+  std::vector<double> values_of(size_t asks, const Layout& layout,
+                                const SearchMeasure& measure = {}) const;
 
   SearchSettings settings_;
   Diagnostic section_;  // where search.space stands, for what is wrong with it as a whole

@@ -40,7 +40,8 @@ SearchResult sample() {
   r.points = 1000;
   r.layouts = 12;
   r.illegal = {{"gpus", "does not divide the GPUs", 988}};
-  r.decided = {{"memory_bound", "hold more than there is", 4}, {"fits", "simulated: fit", 8}};
+  r.decided = {{"memory_bound", "hold more than there is", 4},
+               {"fits", "simulated: fit", 8, SearchRule::Kind::keeps}};
   r.simulated = 8;
   r.within_discernment = 2;
   r.best = {layout(2, 4, 10, 70), layout(4, 1, 10.1, 40)};

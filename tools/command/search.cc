@@ -14,6 +14,7 @@
 
 #include "report/text/search.h"
 #include "scenarios/document/number.h"
+#include "scenarios/search/nearest.h"
 #include "scenarios/search/search.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"

@@ -18,6 +18,7 @@
 #include "scenarios/forecast/comparison.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/bounds.h"
+#include "scenarios/search/nearest.h"
 #include "scenarios/search/sweep.h"
 #include "tests/random_cases.h"
 #include "tests/scenarios/loading.h"
