@@ -12,7 +12,8 @@ namespace {
 // Names are compared in this form.
 std::string spelling_of(std::string_view word) {
   std::string s = lower_case(word);
-  std::replace(s.begin(), s.end(), '_', '-');
+  std::ranges::replace_if(
+      s, [](char c) { return c == '_' || c == ' '; }, '-');
   return s;
 }
 
@@ -224,6 +225,43 @@ std::string escape_text(std::string_view text) {
     at += c.length;
   }
   return s;
+}
+
+std::string shell_word(std::string_view text) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("._-+/=:,%@").find(c) != std::string_view::npos;
+  });
+  if (plain) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + '\'';
+}
+
+std::vector<std::string> shell_words(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool quoted = false, any = false;
+  const auto end = [&] {
+    if (any) words.push_back(word);
+    word.clear();
+    any = false;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\'') {
+      quoted = !quoted;
+      any = true;
+    } else if (!quoted && c == ' ') {
+      end();
+    } else {
+      if (!quoted && c == '\\' && i + 1 < text.size()) ++i;
+      word += text[i];
+      any = true;
+    }
+  }
+  end();
+  return words;
 }
 
 }  // namespace stepcast

@@ -84,8 +84,8 @@ std::string exact_text(double value);
 size_t edit_distance(std::string_view a, std::string_view b);
 
 // The candidate that `word` comes closest to (of equals one that begins alike, else the first),
-// compared without case and with '_' = '-'; empty if none is close: more than a third of it would
-// be wrong, or half of a word of two letters.
+// compared without case and with '_' = ' ' = '-'; empty if none is close: more than a third of it
+// would be wrong, or half of a word of two letters.
 std::string_view closest(std::string_view word, std::span<const std::string_view> candidates);
 
 // The label of a message about `word`: "did you mean 'global'?", empty if nothing comes to mind.
@@ -111,6 +111,14 @@ bool is_deceptive(uint32_t code_point);
 // The text in a form that is safe on a terminal: control characters (line feeds and tabs too) and
 // bytes that are no UTF-8 become "\x1b", deceptive characters "\u202e".
 std::string escape_text(std::string_view text);
+
+// --- Arguments of a shell
+
+// "parallel.tp=2" or "'parallel.layout=E(t|)*3L'": an argument as a shell reads it.
+std::string shell_word(std::string_view text);
+// "parallel.tp=2 'a=b c'" -> {"parallel.tp=2", "a=b c"}: what shell_word() wrote, with blanks
+// between.
+std::vector<std::string> shell_words(std::string_view text);
 
 // -------------------------------------------------------------------------------------------------
 // FNV-1a of 64 bits (draft-eastlake-fnv): tells that a text was changed by accident.  Not against

@@ -22,6 +22,7 @@
 #include "sim/link_loads.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
+#include "sim/step_ranking.h"
 #include "sim/step_row.h"
 #include "sim/training_result.h"
 #include "sim/units.h"

@@ -13,6 +13,7 @@
 #include "report/html/page.h"
 #include "report/text/cells.h"
 #include "sim/result.h"
+#include "sim/step_ranking.h"
 #include "sim/training_result.h"
 
 namespace stepcast {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "sim/step_ranking.h"
 #include "sim/step_row.h"
 
 namespace stepcast {

@@ -12,6 +12,7 @@
 #include "report/html/markup.h"
 #include "report/html/panels.h"
 #include "report/text/axis_lines.h"
+#include "sim/step_ranking.h"
 
 namespace stepcast {
 namespace {

@@ -11,6 +11,8 @@
 
 #include "report/format.h"
 #include "report/text/steps.h"
+#include "sim/step_ranking.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

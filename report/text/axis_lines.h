@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "report/text/cells.h"
+#include "sim/step_ranking.h"
 #include "sim/step_row.h"
 
 namespace stepcast {

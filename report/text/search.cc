@@ -17,7 +17,7 @@
 #include "report/text/scatter.h"
 #include "sim/check.h"
 #include "sim/graph/spend.h"
-#include "sim/step_row.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "report/format.h"
 #include "report/text/cells.h"
+#include "sim/step_ranking.h"
 #include "sim/step_row.h"
 
 namespace stepcast {

@@ -27,6 +27,7 @@
 #include "scenarios/search/sweep.h"
 #include "sim/check.h"
 #include "sim/for_each_item.h"
+#include "sim/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {

@@ -19,7 +19,7 @@
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
 #include "sim/search_result.h"
-#include "sim/step_row.h"
+#include "sim/step_ranking.h"
 
 namespace stepcast {
 

@@ -21,6 +21,7 @@
 
 #include "sim/diagnostic.h"
 #include "sim/system_error.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

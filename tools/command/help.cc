@@ -11,6 +11,7 @@
 #include "report/diagnostics.h"
 #include "report/json/writer.h"
 #include "scenarios/document/number.h"
+#include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 
@@ -102,9 +103,17 @@ constexpr std::array kWords{
         "trust",
         "Where prices come from, as shares of device time: measured (this very shape on this GPU), "
         "interpolated, extrapolated, fitted to runs, roofline (data sheet)."},
-    Word{"peak memory",
+    Word{"80 % interval, interval",
+         "Where four of five such steps lie, going by published runs like this one and what was "
+         "forecast of them. `stepcast explain --costs FILE` says which."},
+    Word{"peak memory, reserved memory",
          "What the fullest GPU reserves from the device: tensors and the gaps of the caching "
-         "allocator."},
+         "allocator (PyTorch's max_memory_reserved). Objectives and conditions of a search mean "
+         "this by peak_memory."},
+    Word{"allocated memory, allocated",
+         "What the tensors of a GPU take at their peak (PyTorch's max_memory_allocated), less than "
+         "what is reserved for them. Under `measured:` peak_memory is this, reserved_memory the "
+         "other."},
     Word{"usable",
          "Memory of the GPU without what CUDA, NCCL and the framework hold beside the allocator."},
     Word{"twins",
@@ -144,17 +153,27 @@ bool is_action(std::string_view word) {
          parse_index(word.substr(kind + 1));
 }
 
+// "fill, pipeline fill" -> "fill" and "pipeline fill".
+std::vector<std::string_view> names_of(const Word& word) {
+  std::vector<std::string_view> names;
+  for (const std::string_view name : split(word.names, ',')) names.push_back(trim(name));
+  return names;
+}
+
 const Word* find_word(std::string_view topic) {
   if (is_action(topic)) return &kWords.back();
-  for (const Word& word : kWords) {
-    std::string_view names = word.names;
-    while (!names.empty()) {
-      const size_t end = std::min(names.find(", "), names.size());
-      if (same_word(names.substr(0, end), topic)) return &word;
-      names.remove_prefix(std::min(end + 2, names.size()));
-    }
-  }
+  for (const Word& word : kWords)
+    for (const std::string_view name : names_of(word))
+      if (same_word(name, topic)) return &word;
   return nullptr;
+}
+
+// Words that come close to it.
+std::string similar_words(const std::string& topic) {
+  std::vector<std::string_view> names;
+  for (const Word& word : kWords)
+    for (const std::string_view name : names_of(word)) names.push_back(name);
+  return did_you_mean(topic, names);
 }
 
 std::string explained(const Word& word, int width) {
@@ -192,10 +211,14 @@ int help_command(const CLI::App& app, const Arguments& args, const Terminal& ter
   std::string code = topic;
   for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const ErrorCode* found = find_error_code(code);
-  if (found == nullptr)
+  if (found == nullptr) {
+    const std::string similar = similar_words(topic);
     usage_error("E007", "there is nothing to say about '" + topic + "'",
-                "a command such as run, an error code such as E102, a word of an answer such as "
-                "bubble, `stepcast help codes` or `stepcast help words`");
+                similar.empty()
+                    ? "a command such as run, an error code such as E102, a word of an answer such "
+                      "as bubble, `stepcast help codes` or `stepcast help words`"
+                    : similar + " `stepcast help words` lists all");
+  }
   write_stdout(args.json ? as_json({found, 1}) : explained(*found, terminal.out.width));
   return 0;
 }

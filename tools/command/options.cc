@@ -14,7 +14,6 @@
 #include "job/power.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
-#include "sim/step_row.h"
 #include "sim/text.h"
 #include "tools/command/command.h"
 #include "tools/command/output.h"

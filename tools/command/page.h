@@ -12,7 +12,7 @@
 #include "scenarios/scenario.h"
 #include "sim/result.h"
 #include "sim/search_result.h"
-#include "sim/step_row.h"
+#include "sim/step_ranking.h"
 #include "sim/training_result.h"
 #include "tools/command/command.h"
 

@@ -66,4 +66,24 @@ inline Failure import_failure(const std::string& kind, const std::string& text) 
   return failure_of([&] { imported(kind, text); });
 }
 
+// Beginnings of a text, each so many bytes longer than the one before: some are read, and of those
+// that are refused every problem has a code, a sentence and a place in the text.
+inline void expect_beginnings_read_or_refused(const std::string& kind, const std::string& text,
+                                              size_t apart) {
+  size_t read = 0, refused = 0;
+  for (size_t n = 0; n < text.size(); n += apart) {
+    const std::string beginning = text.substr(0, n);
+    const Failure failure = import_failure(kind, beginning);
+    ++(failure.all.empty() ? read : refused);
+    const int64_t lines = std::ranges::count(beginning, '\n') + 1;
+    for (const Diagnostic& d : failure.all) {
+      EXPECT_FALSE(d.code.empty()) << kind << ", " << n << " bytes";
+      EXPECT_FALSE(d.message.empty()) << kind << ", " << n << " bytes";
+      EXPECT_LE(d.line, lines) << kind << ", " << n << " bytes: " << d.message;
+    }
+  }
+  EXPECT_GT(read, 0u) << kind;
+  EXPECT_GT(refused, 0u) << kind;
+}
+
 }  // namespace stepcast::testing

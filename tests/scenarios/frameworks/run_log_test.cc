@@ -11,6 +11,7 @@
 namespace stepcast::run_log_test {
 namespace {
 
+using testing::expect_beginnings_read_or_refused;
 using ::testing::HasSubstr;
 using testing::import_failure;
 using testing::import_sample;
@@ -151,9 +152,9 @@ TEST(RunLog, OtherTextsAreNoLogs) {
 TEST(RunLog, EveryBeginningIsReadOrRefused) {
   const std::string text =
       "Running with configs: " + import_sample("torchtitan.json") + titan_steps();
-  for (size_t n = 0; n < text.size(); n += 61) import_failure("torchtitan", text.substr(0, n));
+  expect_beginnings_read_or_refused("torchtitan", text, 61);
   const std::string nemo = import_sample("bridge.yaml") + nemo_steps();
-  for (size_t n = 0; n < nemo.size(); n += 131) import_failure("bridge", nemo.substr(0, n));
+  expect_beginnings_read_or_refused("bridge", nemo, 131);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/step_ranking.h"
 #include "sim/step_row.h"
 #include "tools/command/command.h"
 
