@@ -141,10 +141,52 @@ TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheDrawnRuns) {
   const TrainingResult often = trained(job);
   EXPECT_GT(often.times.wall, r.times.wall);
   EXPECT_GT(often.checkpoint.best_every, often.checkpoint.every);
+}
+
+// How far the drawn runs lie apart is the chance of failures alone, and far less than the doubts of
+// the step.
+TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheForecast) {
+  for (const char* failures : {"{mtbf: 1h}", "{fleet: rsc-1}"}) {
+    Sets job{{"job.tokens", "1T"}, {"job.failures", failures}};
+    const TrainingResult alone = trained(job);
+    job.emplace_back("job.checkpoint.memory_copies", "2");
+    const TrainingResult r = trained(job);
+    ASSERT_TRUE(alone.wall_low && alone.wall_high && r.wall_low && r.wall_high && r.replicas);
+    EXPECT_LT(*r.wall_low, r.replicas->p10);
+    EXPECT_GT(*r.wall_high, r.replicas->p90);
+    EXPECT_NEAR(*r.wall_low / r.times.wall, *alone.wall_low / alone.times.wall, 0.01);
+    EXPECT_NEAR(*r.wall_high / r.times.wall, *alone.wall_high / alone.times.wall, 0.01);
+    EXPECT_EQ(r.published_rates, alone.published_rates);
+  }
+}
+
+TEST(Train, NumbersOfGpusAreComparedWithTheCopiesInMemory) {
+  Sets job{{"job.tokens", "1T"}, {"job.failures.mtbf", "1h"}};
   TrainOptions options;
-  options.gpus = {16};
-  EXPECT_THAT(trained(job, options).warnings,
-              ::testing::Contains(HasSubstr("without the copies in memory")));
+  options.gpus = {8, 16, 32};
+  const TrainingResult alone = trained(job, options);
+  job.emplace_back("job.checkpoint.memory_copies", "2");
+  const TrainingResult r = trained(job, options);
+  ASSERT_EQ(r.plans.size(), 2u);
+  EXPECT_THAT(r.plans_left_out,
+              ::testing::ElementsAre("8 GPUs are left out: 2 copies in the memory of one node"));
+  EXPECT_EQ(r.plans[0].wall, r.times.wall);
+  EXPECT_GT(r.plans[1].useful_share, alone.plans[2].useful_share + 0.01);
+  EXPECT_LT(r.plans[1].useful_share, r.plans[0].useful_share);
+  EXPECT_THAT(r.warnings, ::testing::IsEmpty());
+}
+
+TEST(Train, RowsOfOtherNumbersOfGpusSayWhatTheyLeaveOut) {
+  TrainOptions options;
+  options.gpus = {12, 16};
+  options.days = 0.01;
+  const TrainingResult r =
+      trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 1B, batch: 32}]"}}, options);
+  EXPECT_THAT(r.plans_left_out,
+              ::testing::ElementsAre("12 GPUs are left out: nodes have 8 GPUs",
+                                     HasSubstr("no number of GPUs that this layout takes"),
+                                     HasSubstr("leave out the ramp")));
+  EXPECT_THAT(r.warnings, ::testing::IsEmpty());
 }
 
 TEST(Train, AStatedTimeBetweenFailuresIsOfTheNodesThatTheJobHas) {
