@@ -111,12 +111,18 @@ struct Part {
   double undisturbed = 0;  // seconds of a step without slow ranks
 };
 
-Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
+// The document with the batch of a phase of the ramp, which keeps its place in the file.
+ScenarioDocument document_of_phase(const ScenarioDocument& document, const JobPhase& phase) {
   ScenarioDocument changed = document;
-  if (phase != nullptr) {
-    if (phase->batch) changed.set("batch.global", scalar_value(fmt::to_string(*phase->batch)));
-    if (phase->seq) changed.set("batch.seq", scalar_value(fmt::to_string(*phase->seq)));
+  for (const Member& m : phase.section.members) {
+    if (m.key == "batch") changed.set("batch.global", m.value, m.key_mark);
+    if (m.key == "seq") changed.set("batch.seq", m.value, m.key_mark);
   }
+  return changed;
+}
+
+Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
+  ScenarioDocument changed = phase != nullptr ? document_of_phase(document, *phase) : document;
   Part part;
   part.scenario = changed.resolve();
   ForecastOptions options;
@@ -324,6 +330,21 @@ double least_work(const Job& job, const Scenario& s) {
   return of_sequence * *job.tokens / real(plan.seq) / (peak * real(plan.grid.world()));
 }
 
+// What is wrong with the steps of a ramp, where those of the scenario are right.
+void add_ramp_problems(std::vector<Diagnostic>& found, const ScenarioDocument& document,
+                       const Job& job) {
+  for (const JobPhase& phase : job.rampup) {
+    const auto resolved = document_of_phase(document, phase).try_resolve();
+    const InputError* wrong = std::get_if<InputError>(&resolved);
+    if (wrong == nullptr) continue;
+    for (Diagnostic d : wrong->diagnostics) {
+      d.note = fmt::format("in phase {} of job.rampup{}{}", phase.number,
+                           d.note.empty() ? "" : "; ", d.note);
+      found.push_back(std::move(d));
+    }
+  }
+}
+
 }  // namespace
 
 void check_job(const Job& job, const Scenario& s, Problems& problems) {
@@ -390,7 +411,9 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
     const auto resolved = without_job.try_resolve();
     if (const Scenario* s = std::get_if<Scenario>(&resolved)) check(*s);
   }
-  for (Diagnostic& d : problems.diagnostics()) {
+  std::vector<Diagnostic> of_job = problems.diagnostics();
+  if (scenario != nullptr && of_job.empty()) add_ramp_problems(of_job, document, job);
+  for (Diagnostic& d : of_job) {
     // Values that are wrong by themselves are found by whoever resolves the document, too.
     const auto same = [&](const Diagnostic& other) {
       return std::tie(other.code, other.file, other.line, other.column) ==

@@ -32,8 +32,8 @@ struct ForecastOptions {
   // Which ranks of the job are traced, ascending.  Empty: one of each stage; where ranks differ,
   // those in the lane of the rank that ends last.
   std::vector<int64_t> trace_ranks{};
-  bool all_ranks = false;      // simulate each rank by itself, equal ones too
-  Progress progress{};         // of replicas
+  bool all_ranks = false;  // simulate each rank by itself, equal ones too
+  Progress progress{};     // of replicas
   // Threads: memory beside the run, and each stage's memory on one.  The answer is the same for any
   // number.
   int jobs = 1;

@@ -384,6 +384,29 @@ TEST(JobProblems, AreAllFoundAtOnceWithoutAStep) {
                   HasSubstr("E127 training stands longer"), HasSubstr("E125 a building takes")));
 }
 
+TEST(JobProblems, OfARampNameItsPhaseWhereItIsWritten) {
+  const std::string text = std::string(kSmall) +
+                           "job:\n  tokens: 1T\n  rampup:\n"
+                           "    - {tokens: 1B, batch: 16}\n    - {tokens: 1B, batch: 17}\n";
+  const ScenarioDocument document = document_of(text.c_str(), {});
+  std::vector<Diagnostic> found;
+  const Scenario scenario = document.resolve();
+  add_job_problems(found, document, &scenario);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].code, "E203");
+  EXPECT_EQ(found[0].file, "my.yaml");
+  EXPECT_EQ(found[0].line, 9);
+  EXPECT_EQ(found[0].source_line, "    - {tokens: 1B, batch: 17}");
+  EXPECT_THAT(found[0].note, HasSubstr("phase 2 of job.rampup"));
+  try {
+    trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 100B, batch: 17}]"}});
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.diagnostics.front().file, HasSubstr("job.rampup"));
+    EXPECT_THAT(e.diagnostics.front().note, HasSubstr("phase 1 of job.rampup"));
+  }
+}
+
 TEST(JobProblems, StandBesideThoseOfTheScenario) {
   EXPECT_THAT(problems_of("  price: free\n", "schedule: 2f2b\n"),
               ElementsAre(HasSubstr("2f2b"), HasSubstr("E120 'free' is no price")));
