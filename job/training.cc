@@ -289,6 +289,41 @@ LongRun long_run(const Job& job, const Scenario& s, double step, double work,
   return run;
 }
 
+std::vector<TrainingFact> derived_settings(const Job& job, const Scenario& s) {
+  std::vector<TrainingFact> all;
+  TrainingCheckpoint c;
+  constexpr double kSomeStep = 1, kSomeWork = 1e9;
+  long_run(job, s, kSomeStep, kSomeWork, c);
+  const std::string size = fmt::format("{:.4g} GB", static_cast<double>(c.bytes.value) / 1e9);
+  if (!job.write_bw && !job.save)
+    all.push_back(
+        {"job.checkpoint.write_bw", rate_of_bytes(write_bandwidth(job, s)),
+         "derived: as many GB/s a node as the 2 TB/s of Llama 3's 2,048 (arXiv 2407.21783)"});
+  if (!job.read_bw && !job.load)
+    all.push_back(
+        {"job.checkpoint.read_bw", rate_of_bytes(write_bandwidth(job, s)), "derived: as write_bw"});
+  if (!job.save)
+    all.push_back({"job.checkpoint.save", duration_text(c.save),
+                   !job.async && job.block ? "derived: as block"
+                                           : "derived: a checkpoint of " + size + " at write_bw"});
+  if (!job.block)
+    all.push_back({"job.checkpoint.block", duration_text(c.block),
+                   job.async ? "derived: each GPU copies its part to the host"
+                             : "derived: steps stand until all is saved"});
+  if (!job.load)
+    all.push_back({"job.checkpoint.load", duration_text(c.load),
+                   "derived: a checkpoint of " + size + " at read_bw"});
+  const Gpu& gpu = s.cluster.node.gpu;
+  if (const auto host = host_watts(gpu); !job.node_power && host && !check_power(gpu)) {
+    const double most = (*gpu_watts(gpu, Draw::compute) + *host) * real(s.cluster.node.gpus);
+    const std::string assumed = assumed_power(gpu);
+    all.push_back({"job.power.node", fmt::format("up to {:.2f} kW", most / 1e3),
+                   "derived: GPUs by kind of operation, hosts at 61 % of their rating" +
+                       (assumed.empty() ? "" : "; assumed: " + assumed)});
+  }
+  return all;
+}
+
 namespace {
 
 std::string longer_than_its_interval(double takes, double every) {

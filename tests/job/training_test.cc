@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -107,6 +110,23 @@ TEST(Train, TheBestIntervalIsNoWorseThanAStatedOne) {
     EXPECT_FALSE(r.checkpoint.automatic);
     EXPECT_LT(r.checkpoint.best_wall, r.times.wall) << every;
   }
+}
+
+// What explain lists of a job is what train reckons with.
+TEST(Train, WhatTheSectionLeavesOutIsDerivedAsTheRunHasIt) {
+  const ScenarioDocument document = document_of(kSmall, {{"job.tokens", "1T"}});
+  std::map<std::string, std::string> derived;
+  for (const TrainingFact& f : derived_settings(read_job(document), document.resolve()))
+    derived[f.name] = f.value;
+  const TrainingResult r = train(document);
+  EXPECT_EQ(derived.at("job.checkpoint.write_bw"), "1.953 GB/s");
+  EXPECT_EQ(derived.at("job.checkpoint.block"), fmt::format("{:.1f} s", r.checkpoint.block));
+  EXPECT_EQ(derived.at("job.checkpoint.load"), fmt::format("{:.1f} s", r.checkpoint.load));
+  EXPECT_EQ(derived.count("job.power.node"), 1u);
+  const ScenarioDocument stated = document_of(
+      kSmall,
+      {{"job", "{tokens: 1T, checkpoint: {block: 1s, save: 2s, load: 3s}, power: {node: 10kW}}"}});
+  EXPECT_TRUE(derived_settings(read_job(stated), stated.resolve()).empty());
 }
 
 TEST(Train, AsynchronousCheckpointsBlockForACopyToTheHost) {
