@@ -253,9 +253,12 @@ class JobReader {
     if (list->kind != Value::Kind::sequence)
       v_.refuse("E107", "job.rampup", "a ramp is a list of its parts",
                 "rampup: [{tokens: 10B, batch: 64}]");
+    int64_t number = 0;
     for (const Value& item : list->items) {
       FieldValues c(item, "job.rampup[]", problems_);
       JobPhase phase;
+      phase.number = ++number;
+      phase.section = item;
       if (!c.require("job.rampup[].tokens", "how many tokens are trained on so") ||
           !c.has("job.rampup[].tokens"))
         continue;

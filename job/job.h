@@ -42,6 +42,8 @@ struct JobCause {
 struct JobPhase {
   double tokens = 0;
   std::optional<int64_t> batch, seq;
+  int64_t number = 1;  // from 1, as answers count them
+  Value section;       // as written
 };
 
 // Seconds, bytes, bytes per second, watts.  What is not stated and has no default is empty.

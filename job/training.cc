@@ -55,6 +55,10 @@ constexpr double kWritePerNode = 2e12 / 2048;
 // that a few say as much and many would take minutes.
 constexpr int64_t kDrawn = 1000, kLeastDrawn = 10;
 constexpr double kDrawnInterruptions = 5e6;
+// For means that are compared, which so many tell to some hundredths of a percent, and for twenty
+// numbers of GPUs in about a second.
+constexpr int64_t kDrawnToCompare = 100;
+constexpr double kInterruptionsToCompare = 1e5;
 
 int64_t nodes_of(const Scenario& s) {
   const int64_t gpus = s.plan.grid.world(), node = s.cluster.node.gpus;
@@ -107,12 +111,18 @@ struct Part {
   double undisturbed = 0;  // seconds of a step without slow ranks
 };
 
-Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
+// The document with the batch of a phase of the ramp, which keeps its place in the file.
+ScenarioDocument document_of_phase(const ScenarioDocument& document, const JobPhase& phase) {
   ScenarioDocument changed = document;
-  if (phase != nullptr) {
-    if (phase->batch) changed.set("batch.global", scalar_value(fmt::to_string(*phase->batch)));
-    if (phase->seq) changed.set("batch.seq", scalar_value(fmt::to_string(*phase->seq)));
+  for (const Member& m : phase.section.members) {
+    if (m.key == "batch") changed.set("batch.global", m.value, m.key_mark);
+    if (m.key == "seq") changed.set("batch.seq", m.value, m.key_mark);
   }
+  return changed;
+}
+
+Part make_part(const ScenarioDocument& document, const JobPhase* phase) {
+  ScenarioDocument changed = phase != nullptr ? document_of_phase(document, *phase) : document;
   Part part;
   part.scenario = changed.resolve();
   ForecastOptions options;
@@ -138,18 +148,29 @@ double wall_of(const LongRun& run) {
   return expected_parts(run).wall;
 }
 
-// The same run with steps and rates of another length: the checkpoints stay.
-double wall_with(LongRun run, double work_scale, double rate_scale) {
-  run.work *= work_scale;
-  for (Interruption& i : run.interruptions) i.rate *= rate_scale;
-  return wall_of(run);
+int64_t replicas_of(const LongRun& run, double interruptions, int64_t most) {
+  return static_cast<int64_t>(std::clamp(interruptions / std::max(1.0, run.work * run.rate()),
+                                         real(kLeastDrawn), real(most)));
 }
 
-// Independent doubts of the step and of the failure rate, as logarithms around the forecast: half
-// widths add as squares.
+// The mean of a run with copies in memory, too, to compare it with others of the same seed.
+double drawn_wall_of(const LongRun& run, int64_t count, uint64_t seed) {
+  return run.memory_interval > 0 ? draw_runs(run, count, seed).mean.wall : wall_of(run);
+}
+
+// Independent doubts of the step and of the failure rate, as logarithms around the forecast, which
+// is `forecast_wall`: half widths add as squares.  How far single runs lie apart by the chance of
+// their failures is no part of it.
 void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const Interval* step,
-                  double forecast_s) {
-  const double wall = wall_of(run);
+                  double forecast_s, double forecast_wall, uint64_t seed) {
+  const int64_t count = replicas_of(run, kInterruptionsToCompare, kDrawnToCompare);
+  // The same run with steps and rates of another length: the checkpoints stay.
+  const auto wall_with = [&](LongRun changed, double work_scale, double rate_scale) {
+    changed.work *= work_scale;
+    for (Interruption& i : changed.interruptions) i.rate *= rate_scale;
+    return drawn_wall_of(changed, count, seed);
+  };
+  const double wall = wall_with(run, 1, 1);
   if (!std::isfinite(wall) || step == nullptr) return;
   const double quick = wall_with(run, to_seconds(step->low) / forecast_s, 1);
   if (!std::isfinite(quick)) return;
@@ -169,8 +190,8 @@ void set_interval(TrainingResult& out, const LongRun& run, const Job& job, const
     low = middle - half;
     high = middle + half;
   }
-  out.wall_low = wall * exponential(low);
-  out.wall_high = wall * exponential(high);
+  out.wall_low = forecast_wall * exponential(low);
+  out.wall_high = forecast_wall * exponential(high);
 }
 
 // Where and why a run never ends, in its own figures; `every`: seconds from one checkpoint to the
@@ -268,6 +289,41 @@ LongRun long_run(const Job& job, const Scenario& s, double step, double work,
   return run;
 }
 
+std::vector<TrainingFact> derived_settings(const Job& job, const Scenario& s) {
+  std::vector<TrainingFact> all;
+  TrainingCheckpoint c;
+  constexpr double kSomeStep = 1, kSomeWork = 1e9;
+  long_run(job, s, kSomeStep, kSomeWork, c);
+  const std::string size = fmt::format("{:.4g} GB", static_cast<double>(c.bytes.value) / 1e9);
+  if (!job.write_bw && !job.save)
+    all.push_back(
+        {"job.checkpoint.write_bw", rate_of_bytes(write_bandwidth(job, s)),
+         "derived: as many GB/s a node as the 2 TB/s of Llama 3's 2,048 (arXiv 2407.21783)"});
+  if (!job.read_bw && !job.load)
+    all.push_back(
+        {"job.checkpoint.read_bw", rate_of_bytes(write_bandwidth(job, s)), "derived: as write_bw"});
+  if (!job.save)
+    all.push_back({"job.checkpoint.save", duration_text(c.save),
+                   !job.async && job.block ? "derived: as block"
+                                           : "derived: a checkpoint of " + size + " at write_bw"});
+  if (!job.block)
+    all.push_back({"job.checkpoint.block", duration_text(c.block),
+                   job.async ? "derived: each GPU copies its part to the host"
+                             : "derived: steps stand until all is saved"});
+  if (!job.load)
+    all.push_back({"job.checkpoint.load", duration_text(c.load),
+                   "derived: a checkpoint of " + size + " at read_bw"});
+  const Gpu& gpu = s.cluster.node.gpu;
+  if (const auto host = host_watts(gpu); !job.node_power && host && !check_power(gpu)) {
+    const double most = (*gpu_watts(gpu, Draw::compute) + *host) * real(s.cluster.node.gpus);
+    const std::string assumed = assumed_power(gpu);
+    all.push_back({"job.power.node", fmt::format("up to {:.2f} kW", most / 1e3),
+                   "derived: GPUs by kind of operation, hosts at 61 % of their rating" +
+                       (assumed.empty() ? "" : "; assumed: " + assumed)});
+  }
+  return all;
+}
+
 namespace {
 
 std::string longer_than_its_interval(double takes, double every) {
@@ -307,6 +363,21 @@ double least_work(const Job& job, const Scenario& s) {
   const double of_sequence =
       training_matmul_flops(s.model, 1, real(plan.seq), true, real(plan.encoder_seq));
   return of_sequence * *job.tokens / real(plan.seq) / (peak * real(plan.grid.world()));
+}
+
+// What is wrong with the steps of a ramp, where those of the scenario are right.
+void add_ramp_problems(std::vector<Diagnostic>& found, const ScenarioDocument& document,
+                       const Job& job) {
+  for (const JobPhase& phase : job.rampup) {
+    const auto resolved = document_of_phase(document, phase).try_resolve();
+    const InputError* wrong = std::get_if<InputError>(&resolved);
+    if (wrong == nullptr) continue;
+    for (Diagnostic d : wrong->diagnostics) {
+      d.note = fmt::format("in phase {} of job.rampup{}{}", phase.number,
+                           d.note.empty() ? "" : "; ", d.note);
+      found.push_back(std::move(d));
+    }
+  }
 }
 
 }  // namespace
@@ -375,7 +446,9 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
     const auto resolved = without_job.try_resolve();
     if (const Scenario* s = std::get_if<Scenario>(&resolved)) check(*s);
   }
-  for (Diagnostic& d : problems.diagnostics()) {
+  std::vector<Diagnostic> of_job = problems.diagnostics();
+  if (scenario != nullptr && of_job.empty()) add_ramp_problems(of_job, document, job);
+  for (Diagnostic& d : of_job) {
     // Values that are wrong by themselves are found by whoever resolves the document, too.
     const auto same = [&](const Diagnostic& other) {
       return std::tie(other.code, other.file, other.line, other.column) ==
@@ -398,7 +471,37 @@ double job_seconds(const Job& job, const Scenario& scenario, double step, double
   return wall_of(run);
 }
 
-std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& s, const Result& result) {
+namespace {
+
+// Copies in memory have no closed form, and with them storage is seldom read: the interval that
+// loses least without them is doubled as long as drawn runs are a thousandth shorter.  (What is
+// left is not worth the work that a lost copy would cost.)  `run` gets it unless another is stated.
+void take_best_interval(LongRun& run, TrainingCheckpoint& c, double step, int64_t count,
+                        uint64_t seed) {
+  const auto wall = [&](double steps) {
+    LongRun with = run;
+    with.interval = steps * step;
+    return draw_runs(with, count, seed).mean.wall;
+  };
+  double steps = std::max(1.0, std::floor(c.best_every / step + 0.5));
+  while (steps * step < run.memory_interval) steps *= 2;
+  c.best_wall = wall(steps);
+  for (double more = 2 * steps; more * step < run.work; more *= 2) {
+    const double with = wall(more);
+    if (!(with < 0.999 * c.best_wall)) break;
+    c.best_wall = with;
+    steps = more;
+  }
+  c.best_every = steps * step;
+  if (!c.automatic) return;
+  c.steps = steps;
+  c.every = run.interval = c.best_every;
+}
+
+// The whole training with this step alone.  `seed`: of the runs that are drawn where there are
+// copies in memory; without one they are no part of it.
+std::optional<TrainingPlan> plan_of(const Job& job, const Scenario& s, const Result& result,
+                                    std::optional<uint64_t> seed) {
   if (!job.tokens || !s.plan.trains()) return {};
   TrainingPlan plan;
   plan.gpus = s.plan.grid.world();
@@ -409,14 +512,23 @@ std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& s, const R
   const double steps = *job.tokens / (real(s.plan.global_batch) * real(s.plan.seq));
   TrainingCheckpoint checkpoint;
   LongRun run = long_run(job, s, step, step * steps, checkpoint);
-  run.memory_interval = 0;
+  if (!seed) run.memory_interval = 0;
   run.lag = std::min(run.lag, run.interval + run.block);
-  plan.wall = wall_of(run);
+  const int64_t count = replicas_of(run, kInterruptionsToCompare, kDrawnToCompare);
+  if (run.memory_interval > 0 && checkpoint.automatic)
+    take_best_interval(run, checkpoint, step, count, *seed);
+  plan.wall = drawn_wall_of(run, count, seed.value_or(0));
   if (!std::isfinite(plan.wall)) return {};
   plan.useful_share = step * steps / plan.wall;
   plan.gpu_hours = plan.wall / 3600 * real(plan.gpus);
   if (job.price) plan.price = plan.gpu_hours * *job.price;
   return plan;
+}
+
+}  // namespace
+
+std::optional<TrainingPlan> whole_run(const Job& job, const Scenario& s, const Result& result) {
+  return plan_of(job, s, result, {});
 }
 
 namespace {
@@ -515,9 +627,9 @@ void add_facts(TrainingResult& out, const Job& job, const Scenario& s) {
     add("power", assumed, "assumed: no measurement of it was found");
 }
 
-// A run on as many replicas of the layout.
+// A run on as many replicas of the layout, copies in memory included.
 std::optional<TrainingPlan> plan_for(const ScenarioDocument& document, const Job& job,
-                                     int64_t nodes, int64_t node, std::string& why) {
+                                     int64_t nodes, int64_t node, uint64_t seed, std::string& why) {
   ScenarioDocument changed = document;
   changed.set("cluster.nodes", scalar_value(fmt::to_string(nodes)));
   changed.set("parallel.dp", Value{});
@@ -531,10 +643,15 @@ std::optional<TrainingPlan> plan_for(const ScenarioDocument& document, const Job
     why = "the layout has no whole number of replicas there";
     return {};
   }
+  if (job.memory_copies && *job.memory_copies > nodes) {
+    why = fmt::format("{} copies in the memory of {}", *job.memory_copies,
+                      nodes == 1 ? "one node" : fmt::format("{} nodes", nodes));
+    return {};
+  }
   ForecastOptions options;
   options.what_if = false;
   try {
-    auto plan = whole_run(job, *s, forecast(*s, options));
+    auto plan = plan_of(job, *s, forecast(*s, options), seed);
     if (!plan) why = "the run never ends there";
     return plan;
   } catch (const InputError& e) {
@@ -554,80 +671,79 @@ std::vector<int64_t> node_counts(const Scenario& s) {
   return nodes;
 }
 
+// What the answer says of its own number of GPUs, where its steps are all alike.
+std::optional<TrainingPlan> plan_of_answer(const TrainingResult& r, const Scenario& s) {
+  const bool fills_nodes = r.gpus == r.nodes * s.cluster.node.gpus;
+  if (!fills_nodes || r.phases.size() > 1 || r.times.evaluation > 0) return {};
+  TrainingPlan plan;
+  plan.gpus = r.gpus;
+  plan.nodes = r.nodes;
+  plan.step = r.phases.back().step;
+  plan.fits = r.fullest.fits;
+  plan.useful_share = r.useful_share;
+  plan.wall = r.times.wall;
+  plan.gpu_hours = r.gpu_hours;
+  plan.price = r.price;
+  return plan;
+}
+
 void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job& job,
                const Scenario& s, const TrainOptions& options) {
   const int64_t node = s.cluster.node.gpus;
-  std::map<int64_t, std::optional<TrainingPlan>> known;  // by nodes
-  std::string why;
-  const auto at = [&](int64_t nodes) -> const std::optional<TrainingPlan>& {
+  struct Known {
+    std::optional<TrainingPlan> plan;
+    std::string why;  // there is none
+  };
+  std::map<int64_t, Known> known;  // by nodes
+  if (auto own = plan_of_answer(out, s)) known[own->nodes].plan = std::move(own);
+  std::set<int64_t> asked;
+  const auto at = [&](int64_t nodes) -> Known& {
+    asked.insert(nodes);
     auto [place, added] = known.try_emplace(nodes);
+    Known& here = place->second;
     Job there = job;
     // What is stated is of the nodes that the job has; more of them fail more often.
     if (there.mtbf) *there.mtbf *= real(nodes_of(s)) / real(nodes);
-    if (added) place->second = plan_for(document, there, nodes, node, why);
-    return place->second;
+    if (added) here.plan = plan_for(document, there, nodes, node, options.seed, here.why);
+    return here;
   };
   for (const int64_t gpus : options.gpus) {
-    if (gpus % node != 0) why = fmt::format("nodes have {} GPUs", node);
-    if (gpus % node != 0 || !at(gpus / node))
-      out.warnings.push_back(fmt::format("{} GPUs are left out: {}", gpus, why));
+    const std::string why =
+        gpus % node != 0 ? fmt::format("nodes have {} GPUs", node) : at(gpus / node).why;
+    if (!why.empty())
+      out.plans_left_out.push_back(fmt::format("{} GPUs are left out: {}", gpus, why));
   }
   out.wanted_days = options.days;
   if (options.days) {
-    why.clear();
+    std::string why;
     // From the fewest on: with more GPUs failures and waits may take more than the steps gain.
     const std::vector<int64_t> nodes = node_counts(s);
     size_t found = 0;
     while (found < nodes.size()) {
-      const auto& plan = at(nodes[found]);
-      if (plan && plan->fits && plan->wall <= *options.days * kDay) break;
+      const Known& here = at(nodes[found]);
+      if (here.plan && here.plan->fits && here.plan->wall <= *options.days * kDay) break;
+      why = here.why;
       ++found;
     }
     if (found < nodes.size()) {
-      known[nodes[found]]->chosen = true;
+      known[nodes[found]].plan->chosen = true;
       if (found + 1 < nodes.size()) at(nodes[found + 1]);
     } else {
-      out.warnings.push_back(
+      out.plans_left_out.push_back(
           fmt::format("no number of GPUs that this layout takes does it in {} days{}",
                       *options.days, why.empty() ? "" : "; with more: " + why));
     }
   }
-  for (const auto& [nodes, plan] : known)
-    if (plan) out.plans.push_back(*plan);
-  if (job.memory_copies && !out.plans.empty())
-    out.warnings.emplace_back(
-        "numbers of GPUs are compared without the copies in memory, which have no closed form");
+  for (const auto& [nodes, here] : known)
+    if (here.plan && asked.contains(nodes)) out.plans.push_back(*here.plan);
+  if (!out.plans.empty() && (!job.rampup.empty() || job.evaluation > 0))
+    out.plans_left_out.emplace_back("these rows leave out the ramp and pauses for evaluation");
 }
 
 double shortest_step(const std::vector<Part>& parts) {
   double shortest = std::numeric_limits<double>::infinity();
   for (const Part& p : parts) shortest = std::min(shortest, to_seconds(p.result.step_time));
   return shortest;
-}
-
-// Copies in memory have no closed form, and with them storage is seldom read: the interval that
-// loses least without them is doubled as long as drawn runs are a thousandth shorter.  (What is
-// left is not worth the work that a lost copy would cost.)  `run` gets it unless another is stated.
-void take_best_interval(LongRun& run, TrainingCheckpoint& c, double step, int64_t count,
-                        uint64_t seed) {
-  const auto wall = [&](double steps) {
-    LongRun with = run;
-    with.interval = steps * step;
-    return draw_runs(with, count, seed).mean.wall;
-  };
-  double steps = std::max(1.0, std::floor(c.best_every / step + 0.5));
-  while (steps * step < run.memory_interval) steps *= 2;
-  c.best_wall = wall(steps);
-  for (double more = 2 * steps; more * step < run.work; more *= 2) {
-    const double with = wall(more);
-    if (!(with < 0.999 * c.best_wall)) break;
-    c.best_wall = with;
-    steps = more;
-  }
-  c.best_every = steps * step;
-  if (!c.automatic) return;
-  c.steps = steps;
-  c.every = run.interval = c.best_every;
 }
 
 // The section, or all that is wrong with the scenario and with it.
@@ -704,10 +820,8 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
     if (!std::isfinite(found.wall)) refuse_endless(job, run);
   }
   if (copies || options.replicas > 0) {
-    const int64_t enough =
-        static_cast<int64_t>(std::clamp(kDrawnInterruptions / std::max(1.0, run.work * run.rate()),
-                                        real(kLeastDrawn), real(kDrawn)));
-    const int64_t count = options.replicas > 0 ? options.replicas : enough;
+    const int64_t count =
+        options.replicas > 0 ? options.replicas : replicas_of(run, kDrawnInterruptions, kDrawn);
     if (copies) take_best_interval(run, out.checkpoint, step, count, options.seed);
     const ReplicaRuns drawn = draw_runs(run, count, options.seed);
     if (!std::isfinite(drawn.mean.wall)) refuse_endless(job, run);
@@ -742,12 +856,9 @@ TrainingResult train(const ScenarioDocument& document, const TrainOptions& optio
     best.interval = out.checkpoint.best_every;
     out.checkpoint.best_wall = wall_of(best);
   }
-  LongRun plain = run;
-  plain.memory_interval = 0;
   if (!copies) out.intervals = intervals_around(run, out.checkpoint, step);
-  if (!copies)
-    set_interval(out, plain, job, main.result.interval ? &*main.result.interval : nullptr,
-                 to_seconds(main.result.step_time));
+  set_interval(out, run, job, main.result.interval ? &*main.result.interval : nullptr,
+               to_seconds(main.result.step_time), found.wall, options.seed);
   out.gpu_hours = found.wall / 3600 * real(out.gpus);
   if (job.price) out.price = out.gpu_hours * *job.price;
   out.energy = energy_of(job, parts, out.times);

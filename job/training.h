@@ -33,6 +33,10 @@ struct TrainOptions {
 // contradicts itself or whose run never ends.
 TrainingResult train(const ScenarioDocument& document, const TrainOptions& options = {});
 
+// What the section leaves out and follows from the scenario, or is taken from what was published:
+// the storage, what a checkpoint takes, the power of a node.  Named by their keys.
+std::vector<TrainingFact> derived_settings(const Job& job, const Scenario& scenario);
+
 // Adds what is wrong with the section on a cluster, as far as it is known without the time of a
 // step: E127 for checkpoints that take longer than it is until the next, for more spares or copies
 // than there are nodes, and for a run that never ends.

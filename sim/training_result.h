@@ -102,7 +102,7 @@ struct TrainingResult {
   std::optional<double> step_low, step_high;  // 80 % interval over the forecast
 
   TrainingTimes times;
-  std::optional<double> wall_low, wall_high;  // 80 % interval
+  std::optional<double> wall_low, wall_high;  // 80 % interval, around the mean of drawn runs too
   bool published_rates = false;  // the interval has the spread of published failure rates too
   double useful_share = 0;       // steps that count / wall
   double interruptions = 0;
@@ -121,6 +121,7 @@ struct TrainingResult {
   std::optional<TrainingEnergy> energy;
   std::vector<TrainingFact> facts;
   std::vector<TrainingPlan> plans;
+  std::vector<std::string> plans_left_out;  // numbers of GPUs that are not among them, and why
   std::optional<double> wanted_days;
   std::vector<std::string> warnings;
 };

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "sim/csv.h"
@@ -103,11 +105,28 @@ class InSitu {
     if (is_communication(work.kind)) return of_communication(price);
     const LimitedBy limit = limit_of(work);
     if (limit == LimitedBy::none) return time;
-    if (price.in_training) return time * spread_;
     double factor = spread_;
-    factor *= of(limit == LimitedBy::memory ? InSituTerm::memory_kernels : InSituTerm::products);
-    if (limit == LimitedBy::arithmetic) factor *= of(InSituTerm::first_libraries);
+    if (!price.in_training)
+      for (const InSituTerm t : kernel_terms(limit)) factor *= of(t);
     return time * factor;
+  }
+
+  std::vector<PriceFactor> factors(const Work& work, const Price& price, int64_t ranks) const {
+    std::vector<PriceFactor> all;
+    const auto add = [&](std::string what, double value) {
+      if (value != 1) all.push_back({std::move(what), value, {}});
+    };
+    const auto add_term = [&](InSituTerm t) { add(std::string(name_of(t)), of(t)); };
+    if (is_communication(work.kind)) {
+      if (!price.in_training) add_term(bandwidth_term(price));
+      return all;
+    }
+    const LimitedBy limit = limit_of(work);
+    if (limit == LimitedBy::none) return all;
+    if (!price.in_training)
+      for (const InSituTerm t : kernel_terms(limit)) add_term(t);
+    add(fmt::format("slowest of {} ranks", ranks), spread_);
+    return all;
   }
 
   // `measured`: the part of it that the table has rows of, whose calls are not Python's.
@@ -125,13 +144,22 @@ class InSitu {
 
   double of(InSituTerm t) const { return values_[static_cast<size_t>(t)]; }
 
+  static std::span<const InSituTerm> kernel_terms(LimitedBy limit) {
+    static constexpr std::array kProducts{InSituTerm::products, InSituTerm::first_libraries};
+    static constexpr std::array kMemory{InSituTerm::memory_kernels};
+    if (limit == LimitedBy::memory) return kMemory;
+    return kProducts;
+  }
+
+  static InSituTerm bandwidth_term(const Price& price) {
+    return price.crosses_nodes ? InSituTerm::network_bandwidth : InSituTerm::node_bandwidth;
+  }
+
   double of_communication(const Price& price) const {
     if (price.in_training) return static_cast<double>(price.time.count());
     const auto start = static_cast<double>(price.latency.count());
     const double flow = static_cast<double>(price.time.count()) - start;
-    const double factor =
-        of(price.crosses_nodes ? InSituTerm::network_bandwidth : InSituTerm::node_bandwidth);
-    return start + flow * factor;
+    return start + flow * of(bandwidth_term(price));
   }
 
   InSituValues values_;
@@ -212,6 +240,11 @@ InSituValues in_situ_values(std::span<const InSituParameter> parameters, const N
   for (size_t t = 0; t < values.size(); ++t)
     if (rows[t] >= 0) values[t] = parameters[static_cast<size_t>(rows[t])].value;
   return values;
+}
+
+std::vector<PriceFactor> in_situ_factors(const InSituValues& values, const Work& work,
+                                         const Price& price, int64_t ranks) {
+  return InSitu(values, ranks).factors(work, price, ranks);
 }
 
 void apply_in_situ(const InSituValues& values, const OpGraph& graph, int64_t ranks,

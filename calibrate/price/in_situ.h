@@ -79,4 +79,9 @@ InSituValues in_situ_values(std::span<const InSituParameter> parameters, const N
 // speeds differ.
 void apply_in_situ(const InSituValues& values, const OpGraph& graph, int64_t ranks, Prices& prices);
 
+// What that multiplies the time of a work with this price by, but for ones: of communication the
+// time after its start (Price::latency).
+std::vector<PriceFactor> in_situ_factors(const InSituValues& values, const Work& work,
+                                         const Price& price, int64_t ranks);
+
 }  // namespace stepcast

@@ -64,13 +64,19 @@ _SCENARIO_KEYS = ("model", "cluster", "extends")
 def _is_named_cases(scenarios):
     """Whether a mapping is one of names and scenarios, and no scenario.
 
-    A case may be called "model": what stands there is a scenario then, which no section of a scenario is.
+    A case may be called "model": what stands there is a scenario then, which no section of a scenario is, or all that
+    stands in the mapping are files, of which no scenario is made that extends none.
     """
     def is_scenario(value):
         return isinstance(value, Scenario) or isinstance(value, Mapping) and any(key in value for key in _SCENARIO_KEYS)
 
+    def is_file(value):
+        return isinstance(value, os.PathLike) or isinstance(value, str) and value.endswith((".yaml", ".yml", ".json"))
+
     found = [scenarios[key] for key in _SCENARIO_KEYS if key in scenarios]
-    return not found or any(map(is_scenario, found))
+    if not found or any(map(is_scenario, found)):
+        return True
+    return "extends" not in scenarios and all(is_file(value) or is_scenario(value) for value in scenarios.values())
 
 
 def compare(scenarios, overrides=None, *, schedules=None, jobs=None, root=None, progress=None):

@@ -179,6 +179,7 @@ class Training(Answered):
     memory: Record
     phases: Records
     plans: Records
+    plans_left_out: List[str]
     assumed: Records
     warnings: List[str]
     version: str

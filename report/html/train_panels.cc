@@ -95,12 +95,11 @@ std::string train_verdict(const TrainingResult& r) {
                            "forecast " + days_of_seconds(r.times.wall),
                            days_of_seconds(*r.wall_high),
                            {}});
-  if (r.replicas)
-    s +=
-        note(fmt::format("{} runs drawn with failures at random: {} in the mean, 80 % within {} "
-                         "to {}.",
-                         grouped(r.replicas->count), days_of_seconds(r.replicas->mean),
-                         days_of_seconds(r.replicas->p10), days_of_seconds(r.replicas->p90)));
+  if (r.replicas) {
+    const std::string scatter = replicas_scatter(*r.replicas);
+    s += note("Drawn with failures at random: " + replicas_mean(*r.replicas) +
+              (scatter.empty() ? "." : "; " + scatter + "."));
+  }
   std::string warnings;
   for (const std::string& w : r.warnings) warnings += "<li>" + html_text(w) + "</li>\n";
   if (!warnings.empty()) s += "<h3>Warnings</h3>\n<ul class=\"warnings\">\n" + warnings + "</ul>\n";
@@ -267,10 +266,12 @@ std::string phases_panel(const TrainingResult& r) {
 
 std::string train_plans_panel(const TrainingResult& r) {
   const CellTable plans = plans_table(r);
-  if (plans.rows.size() < 2) return {};
+  if (plans.rows.size() < 2 && r.plans_left_out.empty()) return {};
   std::string title = plans_title(r);
   title.front() = upper_case(title.substr(0, 1)).front();
-  return html_section("plans", title, cell_table(title, plans));
+  std::string s = plans.rows.size() < 2 ? "" : cell_table(title, plans);
+  for (const std::string& why : r.plans_left_out) s += note(why);
+  return html_section("plans", title, s);
 }
 
 std::string train_facts_panel(const TrainingResult& r) {

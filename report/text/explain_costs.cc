@@ -355,7 +355,16 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
   if (parts.form.us > 0) rows.push_back({"form", micros(parts.form.us)});
   for (const PriceFactor& f : parts.factors)
     rows.push_back({"x " + escape_text(f.what), fixed(f.value, 5)});
-  if (price.in_situ != Time{}) rows.push_back({"in situ", micros(to_seconds(price.in_situ) * 1e6)});
+  const double alone = to_seconds(price.time - price.in_situ) * 1e6;
+  if (!parts.in_situ.empty() && is_communication(work.kind)) {
+    const double start = to_seconds(price.latency) * 1e6;
+    rows.push_back({"start", micros(start)});
+    rows.push_back({"bytes flow", micros(alone - start)});
+  } else if (!parts.in_situ.empty() && parts.row.us <= 0 && parts.form.us <= 0) {
+    rows.push_back({"alone", micros(alone)});
+  }
+  for (const PriceFactor& f : parts.in_situ)
+    rows.push_back({"x in situ: " + f.what, fixed(f.value, 5)});
   rows.push_back({"time", micros(to_seconds(price.time) * 1e6)});
   s += '\n' + titled_table(rows, "<>", style);
   for (const PriceFactor& f : parts.factors)
@@ -392,6 +401,11 @@ void write_price(JsonWriter& json, const Work& work, const Price& price, const P
     json.member("what", f.what);
     json.member("value", f.value);
     json.objects("rows", f.rows, [&](const PriceRow& r) { write_row(json, r); });
+  });
+  if (is_communication(work.kind)) json.member_time("start", price.latency);
+  json.objects("in_situ_factors", parts.in_situ, [&](const PriceFactor& f) {
+    json.member("what", f.what);
+    json.member("value", f.value);
   });
 }
 

@@ -200,12 +200,16 @@ std::string steps_text(const std::vector<StepRow>& rows, const StepRanking& rank
 }
 
 std::string no_step(const StepRanking& ranking) {
-  const bool energy = std::ranges::count(ranking.by, SearchObjective::energy) > 0;
-  return fmt::format("No row fits with {:.0f} % of the memory left free and has {}.{}",
-                     100 * ranking.memory_margin, objective_names(ranking),
-                     energy ? " Energy is kept by `stepcast sweep --energy` and by searches that "
-                              "ask for it."
-                            : "");
+  const auto asks = [&](SearchObjective o) { return std::ranges::count(ranking.by, o) > 0; };
+  std::string text = fmt::format("No row fits with {:.0f} % of the memory left free and has {}.",
+                                 100 * ranking.memory_margin, objective_names(ranking));
+  if (asks(SearchObjective::energy))
+    text += " Energy is kept by `stepcast sweep --energy` and by searches that ask for it.";
+  if (asks(SearchObjective::price) && !(ranking.tokens && ranking.price))
+    text += " Of rows without a price --tokens 15T and --price 2USD/GPUh say what is missing.";
+  else if (asks(SearchObjective::days) && !ranking.tokens)
+    text += " Of rows without days --tokens 15T says what is missing.";
+  return text;
 }
 
 std::string objective_names(const StepRanking& ranking) {

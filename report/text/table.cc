@@ -130,6 +130,7 @@ std::string table_text(const TableView& view, const TextStyle& style) {
 }
 
 void write_table_view(JsonWriter& json, const TableView& v) {
+  json.member("schema_version", 1);
   json.member("title", v.title);
   json.member("gpu", v.gpu);
   json.member("about", v.about);

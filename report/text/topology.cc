@@ -348,6 +348,7 @@ std::string topology_json(const TopologyView& view) {
   for (const ViewFact& f : view.facts)
     if (!f.text.empty()) notes.push_back(f.text);
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     json.member("file", view.title);
     json.member("format", view.format);
     json.object("devices", [&] {

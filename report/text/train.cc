@@ -117,11 +117,12 @@ std::string phase_lines(const TrainingResult& r) {
   return text;
 }
 
-std::string plan_lines(const TrainingResult& r) {
+std::string plan_lines(const TrainingResult& r, const TextStyle& style) {
   const CellTable table = plans_table(r);
-  if (table.rows.size() < 2) return {};
+  if (table.rows.size() < 2 && r.plans_left_out.empty()) return {};
   std::string text = "\n  " + plans_title(r) + '\n';
   for (const std::string& line : align_columns(table.rows, table.sides)) text += "  " + line + '\n';
+  for (const std::string& why : r.plans_left_out) text += wrap(escape_text(why), "  ", style.width);
   return text;
 }
 
@@ -208,6 +209,17 @@ std::string plans_title(const TrainingResult& r) {
                        : "on other numbers of GPUs";
 }
 
+std::string replicas_mean(const TrainingReplicas& d) {
+  if (d.count == 1) return "one run: " + days_of_seconds(d.mean);
+  return fmt::format("{} runs: {} in the mean", grouped(d.count), days_of_seconds(d.mean));
+}
+
+std::string replicas_scatter(const TrainingReplicas& d) {
+  if (d.count == 1) return {};
+  return fmt::format("80 % of them within {} to {}, by the chance of failures alone",
+                     days_of_seconds(d.p10), days_of_seconds(d.p90));
+}
+
 std::string_view interval_origin(const TrainingResult& r) {
   return r.published_rates ? "of the step and of published failure rates" : "of the step";
 }
@@ -230,15 +242,14 @@ std::string training_text(const TrainingResult& r, const TextStyle& style) {
   text += interruption_lines(r);
   text += checkpoint_lines(r);
   text += energy_lines(r);
-  if (r.replicas)
-    text +=
-        train_line("replicas",
-                   fmt::format("{} runs: {} in the mean, 80 % within {} to {}",
-                               grouped(r.replicas->count), days_of_seconds(r.replicas->mean),
-                               days_of_seconds(r.replicas->p10), days_of_seconds(r.replicas->p90)));
+  if (r.replicas) {
+    text += train_line("replicas", replicas_mean(*r.replicas));
+    const std::string scatter = replicas_scatter(*r.replicas);
+    if (!scatter.empty()) text += train_line("", scatter);
+  }
   text += waterfall_text(r.times);
   text += phase_lines(r);
-  text += plan_lines(r);
+  text += plan_lines(r, style);
   text += fact_lines(r, style);
   return text;
 }
@@ -339,6 +350,7 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
       write_whole_run(json, p);
       json.member("chosen", p.chosen);
     });
+    json.values("plans_left_out", r.plans_left_out);
     json.objects("assumed", r.facts, [&](const TrainingFact& f) {
       json.member("name", f.name);
       json.member("value", f.value);

@@ -46,6 +46,11 @@ CellTable plans_table(const TrainingResult& result);
 std::string plans_title(const TrainingResult& result);
 // "of the step and of published failure rates"
 std::string_view interval_origin(const TrainingResult& result);
+// "1,000 runs: 92.4 days in the mean"; how far they lie apart by their failures alone, which is not
+// the interval of the forecast: "80 % of them within 92.2 days to 92.6 days, ...", empty of one
+// run.
+std::string replicas_mean(const TrainingReplicas& replicas);
+std::string replicas_scatter(const TrainingReplicas& replicas);
 // Why checkpoints are made as often as they are: "as stated".
 std::string_view checkpoint_reason(const TrainingResult& result);
 

@@ -489,6 +489,7 @@ std::optional<std::string> read_text(const Value& value, std::string_view name,
 }
 
 std::optional<double> read_price(const Value& value, Problems& problems) {
+  bool free = false;
   std::string_view text = value.text;
   const bool sign_first = text.starts_with('$');
   const std::string_view unit = sign_first ? "/GPUh" : "USD/GPUh";
@@ -497,10 +498,12 @@ std::optional<double> read_price(const Value& value, Problems& problems) {
     if (sign_first) text.remove_prefix(1);
     const auto price = parse_number<double>(trim(text, " "));
     if (price && *price > 0 && *price < 1e9) return price;
+    free = price && *price == 0;
   }
   problems.add("E120", '\'' + escape_text(value.text) + "' is no price of a GPU", value.mark,
                std::max(1, static_cast<int>(value.text.size())), {},
-               "US dollars for a GPU and hour: 2.5USD/GPUh");
+               free ? "above 0; where GPUs cost nothing no price is stated, and GPU-hours tell"
+                    : "US dollars for a GPU and hour: 2.5USD/GPUh");
   return {};
 }
 

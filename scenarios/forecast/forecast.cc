@@ -295,11 +295,14 @@ PricedStep without_barrier(const PricedStep& step, const Schedule& schedule) {
 }
 
 // What the step would cost without the barrier.  Where no weight gradients are put off, the first
-// rank is both first to start and last to end, and waits for nobody.
+// rank is both first to start and last to end, and waits for nobody.  Without the barrier a rank
+// does at its end what precedes its first action else, and hides less with it: the launches of that
+// action below zeroed gradients, a gather of parameters beside it.  Where that takes more than the
+// barrier, the step with it is an order without one, too.
 Time span_of(const PricedStep& step, const Schedule& schedule, const Result& result) {
   if (step.scenario->post_validation || !splits_backward(schedule)) return result.timeline.span;
   const PricedStep free = without_barrier(step, schedule);
-  return run(compile(free.graph, free.prices), Record::nothing).span;
+  return std::min(result.makespan, run(compile(free.graph, free.prices), Record::nothing).span);
 }
 
 // Up to so many ops another simulation is a matter of milliseconds.
@@ -351,9 +354,9 @@ void run_every_rank(const PricedStep& priced, const std::optional<Interference>&
   result.span = ranks.span;
   if (!scenario.post_validation && splits_backward(schedule)) {
     const PricedStep free = without_barrier(priced, schedule);
-    result.span = RankSimulation(free, interference)
-                      .run(scenario.seed, {.fold = !options.all_ranks})
-                      .ranks.lanes.span;
+    result.span = std::min(result.makespan, RankSimulation(free, interference)
+                                                .run(scenario.seed, {.fold = !options.all_ranks})
+                                                .ranks.lanes.span);
   }
   const Time step = cost_of(scenario, result);
   const bool contended = now.shared_links || now.interference;

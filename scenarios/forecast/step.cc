@@ -82,6 +82,15 @@ double longest_seconds(const OpGraph& graph, const Prices& prices) {
   return sum / static_cast<double>(ranks);
 }
 
+// First libraries make products slower while they are young.
+InSituValues of_its_software(InSituValues values, const Scenario& scenario) {
+  const int64_t mature = architecture(scenario.cluster.node.gpu.arch).mature_libraries;
+  const int64_t libraries = scenario.plan.kernels.libraries;
+  if (libraries == 0 || libraries >= mature)
+    values[static_cast<size_t>(InSituTerm::first_libraries)] = 1;
+  return values;
+}
+
 // Nothing if the step takes longer than can be counted.
 std::optional<Prices> prices_if_countable(const Cluster& cluster, const OpGraph& graph,
                                           const Scenario& scenario, const CostTable* table,
@@ -201,14 +210,16 @@ LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule, Stage
   return lowered(scenario, schedule, scenario.post_validation, passes, graph);
 }
 
+InSituValues in_situ_values_of(const Scenario& scenario) {
+  if (!scenario.in_situ || !scenario.plan.trains()) return neutral_in_situ();
+  return of_its_software(in_situ_values(in_situ_parameters_of(scenario), scenario.cluster.node,
+                                        scenario.plan.kernels.libraries),
+                         scenario);
+}
+
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
                  Prices& prices) {
-  InSituValues here = values;
-  const int64_t mature = architecture(scenario.cluster.node.gpu.arch).mature_libraries;
-  const int64_t libraries = scenario.plan.kernels.libraries;
-  if (libraries == 0 || libraries >= mature)
-    here[static_cast<size_t>(InSituTerm::first_libraries)] = 1;
-  apply_in_situ(here, graph, scenario.plan.grid.world(), prices);
+  apply_in_situ(of_its_software(values, scenario), graph, scenario.plan.grid.world(), prices);
 }
 
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {

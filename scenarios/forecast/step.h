@@ -75,6 +75,10 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
 // stage has more layers than a program holds.
 void require_runnable(const OpGraph& graph, const Scenario& scenario);
 
+// Those of in_situ_parameters_of() that hold on the scenario's hardware and software; neutral ones
+// where it leaves them out or does not train.
+InSituValues in_situ_values_of(const Scenario& scenario);
+
 // Adds what in-situ parameters of these values say to prices that know nothing of them.  The
 // functions above do so with the values of in_situ_parameters_of(), unless the scenario leaves them
 // out or does not train.

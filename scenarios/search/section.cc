@@ -83,7 +83,7 @@ struct SoftwareAxes {
   std::array<std::string_view, 6> schedules{"1f1b", "interleaved-1f1b"};
   bool replicas_alone = false;  // every rank has the whole model, or its shard of all of it
   bool context_parallel = true;
-  bool selective = true;  // recomputation
+  std::array<std::string_view, 3> recompute{"none", "selective", "full"};
   std::array<bool, 4> zero{true, true, true, true};
   // It shards parameters beside a pipeline too, and keeps them gathered there: each microbatch
   // would gather them again.
@@ -95,12 +95,13 @@ constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
     {{.begins = "torchtitan",
       .schedules = {"1f1b", "interleaved-1f1b", "gpipe", "looped-bfs", "zb-v",
                     "interleaved-zero-bubble"},
+      .recompute = {"none", "per-op", "full"},
       .zero = {false, false, false, true},
       .shards_beside_pipeline = true},
      {.begins = "megatron-deepspeed",
       .schedules = {"1f1b"},
       .context_parallel = false,
-      .selective = false,
+      .recompute = {"none", "full"},
       .zero = {true, true}},
      {.begins = "deepspeed", .replicas_alone = true, .zero = {true, true, true, true}},
      {.begins = "pytorch-fsdp", .replicas_alone = true, .zero = {false, false, true, true}},
@@ -108,7 +109,7 @@ constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
      {.begins = "nanotron", .schedules = {"1f1b", "gpipe"}, .zero = {true, true}},
      {.begins = "megatron-lm-2021",
       .context_parallel = false,
-      .selective = false,
+      .recompute = {"none", "full"},
       .zero = {true},
       .splits = {true}},
      {.begins = "megatron-lm-2022",
@@ -325,8 +326,8 @@ class SearchSpace::Reader {
   void read_software() {
     SearchSpace& s = space_;
     const SoftwareAxes& runs = axes_of(v().has("software") ? v().text("software") : "");
-    s.recompute_ = {"none", "selective", "full"};
-    if (!runs.selective) std::erase(s.recompute_, "selective");
+    s.recompute_.assign(runs.recompute.begin(), runs.recompute.end());
+    std::erase(s.recompute_, "");
     for (size_t i = 0; i < runs.splits.size(); ++i)
       if (runs.splits[i]) s.splits_.push_back(static_cast<StageSplit>(i));
     for (const std::string_view name : runs.schedules)

@@ -7,6 +7,8 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -159,8 +161,16 @@ class SweepSpace::Reader {
            text.find_first_not_of("0123456789", second) == text.npos;
   }
 
+  // A value that is listed twice makes the same points again.
+  static void keep_distinct(std::vector<Value>& values) {
+    std::set<std::string> seen;
+    std::erase_if(values, [&](const Value& v) { return !seen.insert(to_flow(v)).second; });
+  }
+
   void count_points(const Value* section) {
     if (space_.axes_.empty()) return;
+    if (!space_.zipped_)
+      for (SweptAxis& axis : space_.axes_) keep_distinct(axis.values);
     const Mark mark = marks_.empty() ? section->mark : marks_.front();
     if (space_.zipped_) {
       space_.size_ = space_.axes_.front().values.size();

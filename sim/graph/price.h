@@ -147,6 +147,9 @@ struct PriceParts {
   PriceForm form;  // us = 0: none
   PriceRow row;    // at this very shape; us = 0: none
   std::vector<PriceFactor> factors;
+  // What in-situ parameters multiply all that by; of communication the time after its start
+  // (Price::latency).
+  std::vector<PriceFactor> in_situ;
 };
 
 }  // namespace stepcast

@@ -71,6 +71,32 @@ TEST(InSitu, EachTermStandsOnItsOwnWork) {
   EXPECT_NEAR(microseconds(WorkKind::host_copy, with(products, 2)), 1000, 1e-6);
 }
 
+TEST(InSitu, FactorsOfAPriceMakeItAgain) {
+  InSituValues values = neutral_in_situ();
+  for (size_t t = 0; t < values.size(); ++t) values[t] = 1.03 + 0.01 * static_cast<double>(t);
+  for (const WorkKind kind : {WorkKind::gemm, WorkKind::attention_forward, WorkKind::memory_bound,
+                              WorkKind::host_copy, WorkKind::all_reduce, WorkKind::send_recv}) {
+    for (const bool in_training : {false, true}) {
+      const OpGraph graph = graph_of(kind);
+      Prices prices = priced(graph);
+      Price& price = prices.by_work[0];
+      price.in_training = in_training;
+      price.crosses_nodes = kind == WorkKind::send_recv;
+      apply_in_situ(values, graph, 16, prices);
+      const bool whole = !is_communication(kind);
+      double again = whole ? 1000 : 900;
+      for (const PriceFactor& f : in_situ_factors(values, graph.works[0], price, 16))
+        again *= f.value;
+      EXPECT_NEAR(again + (whole ? 0 : 100), to_seconds(price.time) * 1e6, 1e-5)
+          << static_cast<int>(kind) << in_training;
+    }
+  }
+  const OpGraph products = graph_of(WorkKind::gemm);
+  const auto factors = in_situ_factors(with(InSituTerm::products, 1.1), products.works[0], {}, 16);
+  ASSERT_EQ(factors.size(), 1u);
+  EXPECT_EQ(factors[0].what, "products");
+}
+
 TEST(InSitu, BandwidthLeavesTheLatencyAlone) {
   using enum InSituTerm;
   EXPECT_NEAR(microseconds(WorkKind::all_reduce, with(node_bandwidth, 1.1)), 1090, 1e-6);

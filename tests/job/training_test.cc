@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -109,6 +112,23 @@ TEST(Train, TheBestIntervalIsNoWorseThanAStatedOne) {
   }
 }
 
+// What explain lists of a job is what train reckons with.
+TEST(Train, WhatTheSectionLeavesOutIsDerivedAsTheRunHasIt) {
+  const ScenarioDocument document = document_of(kSmall, {{"job.tokens", "1T"}});
+  std::map<std::string, std::string> derived;
+  for (const TrainingFact& f : derived_settings(read_job(document), document.resolve()))
+    derived[f.name] = f.value;
+  const TrainingResult r = train(document);
+  EXPECT_EQ(derived.at("job.checkpoint.write_bw"), "1.953 GB/s");
+  EXPECT_EQ(derived.at("job.checkpoint.block"), fmt::format("{:.1f} s", r.checkpoint.block));
+  EXPECT_EQ(derived.at("job.checkpoint.load"), fmt::format("{:.1f} s", r.checkpoint.load));
+  EXPECT_EQ(derived.count("job.power.node"), 1u);
+  const ScenarioDocument stated = document_of(
+      kSmall,
+      {{"job", "{tokens: 1T, checkpoint: {block: 1s, save: 2s, load: 3s}, power: {node: 10kW}}"}});
+  EXPECT_TRUE(derived_settings(read_job(stated), stated.resolve()).empty());
+}
+
 TEST(Train, AsynchronousCheckpointsBlockForACopyToTheHost) {
   const Sets sync{{"job.tokens", "1T"}, {"job.failures.mtbf", "5h"}};
   Sets async = sync;
@@ -141,10 +161,52 @@ TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheDrawnRuns) {
   const TrainingResult often = trained(job);
   EXPECT_GT(often.times.wall, r.times.wall);
   EXPECT_GT(often.checkpoint.best_every, often.checkpoint.every);
+}
+
+// How far the drawn runs lie apart is the chance of failures alone, and far less than the doubts of
+// the step.
+TEST(Train, WithCopiesInMemoryTheIntervalIsThatOfTheForecast) {
+  for (const char* failures : {"{mtbf: 1h}", "{fleet: rsc-1}"}) {
+    Sets job{{"job.tokens", "1T"}, {"job.failures", failures}};
+    const TrainingResult alone = trained(job);
+    job.emplace_back("job.checkpoint.memory_copies", "2");
+    const TrainingResult r = trained(job);
+    ASSERT_TRUE(alone.wall_low && alone.wall_high && r.wall_low && r.wall_high && r.replicas);
+    EXPECT_LT(*r.wall_low, r.replicas->p10);
+    EXPECT_GT(*r.wall_high, r.replicas->p90);
+    EXPECT_NEAR(*r.wall_low / r.times.wall, *alone.wall_low / alone.times.wall, 0.01);
+    EXPECT_NEAR(*r.wall_high / r.times.wall, *alone.wall_high / alone.times.wall, 0.01);
+    EXPECT_EQ(r.published_rates, alone.published_rates);
+  }
+}
+
+TEST(Train, NumbersOfGpusAreComparedWithTheCopiesInMemory) {
+  Sets job{{"job.tokens", "1T"}, {"job.failures.mtbf", "1h"}};
   TrainOptions options;
-  options.gpus = {16};
-  EXPECT_THAT(trained(job, options).warnings,
-              ::testing::Contains(HasSubstr("without the copies in memory")));
+  options.gpus = {8, 16, 32};
+  const TrainingResult alone = trained(job, options);
+  job.emplace_back("job.checkpoint.memory_copies", "2");
+  const TrainingResult r = trained(job, options);
+  ASSERT_EQ(r.plans.size(), 2u);
+  EXPECT_THAT(r.plans_left_out,
+              ::testing::ElementsAre("8 GPUs are left out: 2 copies in the memory of one node"));
+  EXPECT_EQ(r.plans[0].wall, r.times.wall);
+  EXPECT_GT(r.plans[1].useful_share, alone.plans[2].useful_share + 0.01);
+  EXPECT_LT(r.plans[1].useful_share, r.plans[0].useful_share);
+  EXPECT_THAT(r.warnings, ::testing::IsEmpty());
+}
+
+TEST(Train, RowsOfOtherNumbersOfGpusSayWhatTheyLeaveOut) {
+  TrainOptions options;
+  options.gpus = {12, 16};
+  options.days = 0.01;
+  const TrainingResult r =
+      trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 1B, batch: 32}]"}}, options);
+  EXPECT_THAT(r.plans_left_out,
+              ::testing::ElementsAre("12 GPUs are left out: nodes have 8 GPUs",
+                                     HasSubstr("no number of GPUs that this layout takes"),
+                                     HasSubstr("leave out the ramp")));
+  EXPECT_THAT(r.warnings, ::testing::IsEmpty());
 }
 
 TEST(Train, AStatedTimeBetweenFailuresIsOfTheNodesThatTheJobHas) {
@@ -340,6 +402,29 @@ TEST(JobProblems, AreAllFoundAtOnceWithoutAStep) {
                   HasSubstr("E127 a checkpoint takes 20.0 s, longer than the 10.0 s"),
                   HasSubstr("E126 memory_block is of copies in memory"),
                   HasSubstr("E127 training stands longer"), HasSubstr("E125 a building takes")));
+}
+
+TEST(JobProblems, OfARampNameItsPhaseWhereItIsWritten) {
+  const std::string text = std::string(kSmall) +
+                           "job:\n  tokens: 1T\n  rampup:\n"
+                           "    - {tokens: 1B, batch: 16}\n    - {tokens: 1B, batch: 17}\n";
+  const ScenarioDocument document = document_of(text.c_str(), {});
+  std::vector<Diagnostic> found;
+  const Scenario scenario = document.resolve();
+  add_job_problems(found, document, &scenario);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].code, "E203");
+  EXPECT_EQ(found[0].file, "my.yaml");
+  EXPECT_EQ(found[0].line, 9);
+  EXPECT_EQ(found[0].source_line, "    - {tokens: 1B, batch: 17}");
+  EXPECT_THAT(found[0].note, HasSubstr("phase 2 of job.rampup"));
+  try {
+    trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 100B, batch: 17}]"}});
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.diagnostics.front().file, HasSubstr("job.rampup"));
+    EXPECT_THAT(e.diagnostics.front().note, HasSubstr("phase 1 of job.rampup"));
+  }
 }
 
 TEST(JobProblems, StandBesideThoseOfTheScenario) {

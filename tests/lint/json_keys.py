@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: json_keys.py STEPCAST [ROOT]
 
-Every key that `run`, `compare`, `train`, `size`, `search`, `sweep` and `top` write with --json stands on docs/json.md, below the command's heading.
+Every key that commands with a section on docs/json.md write with --json stands there, below the command's heading.
 """
 import json
 import pathlib
@@ -25,9 +25,19 @@ COMMANDS = {
     "size": [["--tokens", "1T", "--mfu", "40%"]],
     "search": [[*SMALL, "-s", "job={tokens: 1T, price: 2USD/GPUh}", "--top", "2"]],
     "sweep": [[*SMALL, "--axis", "parallel.tp=2,3"]],
+    "validate": [SMALL, ["-s", "parallel.tp=3"]],
+    "explain": [[*SMALL, "--memory", "--bubble", "--stages", "--critical-path", "--costs", "--in-situ", "--links", "--price", price] for price in
+                ("gemm 8192x14336x4096 bf16 tn", "all_gather tp 67108864 B")],
+    "topology show": [[]],
+    "schedule eval": [[]],
+    "calibrate plan": [[]],
 }
+# Those that read no scenario.
+WITHOUT_SCENARIO = {"calibrate show": [["h100-sxm"], ["a100-sxm-80g"]]}
+# Below these places a command has the keys of `run`, too.
+OF_RUN = {"compare": ("cases[].",), "validate": ("files[].",), "explain": ("",)}
 # What has a key for each item of a fixed list, which are words anywhere on the page.
-LISTS = ("account[].items", "account[].items_ps", "bubble.by_cause", "bubble.by_cause_ps", "memory.by_rank[].by_category")
+LISTS = ("account[].items", "account[].items_ps", "bubble.by_cause", "bubble.by_cause_ps", "memory.by_rank[].by_category", "links.fullest[].bytes_by_axis")
 
 
 def paths(value, path=""):
@@ -68,18 +78,18 @@ def is_shown(path, keys, words):
 def faults(command, root):
     page = (root / "docs/json.md").read_text()
     words = set(re.findall("`(.*?)`", page))
-    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     keys = {name: shown_keys(section) for name, section in sections.items()}
     example = str(root / "scenarios/examples/00-minimal.yaml")
-    for name, runs in COMMANDS.items():
-        for arguments in runs:
-            # The exit status is 2 where a case is left out.
-            done = subprocess.run([command, name, "--json", example, *arguments], capture_output=True, text=True, check=False)
-            for path in sorted(set(paths(json.loads(done.stdout)))):
-                of_run = name == "compare" and path.startswith("cases[].")
-                known = is_shown(path, keys[name], words) or of_run and is_shown(path[len("cases[]."):], keys["run"], words)
-                if not known:
-                    yield f"docs/json.md: no '{path}' of `stepcast {name} --json`"
+    runs = [(name, [example, *arguments]) for name, all_arguments in COMMANDS.items() for arguments in all_arguments]
+    runs += [(name, arguments) for name, all_arguments in WITHOUT_SCENARIO.items() for arguments in all_arguments]
+    for name, arguments in runs:
+        # The exit status is 2 where a case is left out.
+        done = subprocess.run([command, *name.split(), "--json", *arguments], capture_output=True, text=True, check=False)
+        for path in sorted(set(paths(json.loads(done.stdout)))):
+            of_run = any(path.startswith(place) and is_shown(path[len(place):], keys["run"], words) for place in OF_RUN.get(name, ()))
+            if not is_shown(path, keys[name], words) and not of_run:
+                yield f"docs/json.md: no '{path}' of `stepcast {name} --json`"
     with tempfile.TemporaryDirectory() as store:
         subprocess.run([command, "sweep", example, *SMALL, "--axis", "parallel.tp=2", "--store", store],
                        capture_output=True, check=True)

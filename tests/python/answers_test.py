@@ -275,6 +275,15 @@ class Compare(unittest.TestCase):
             self.assertEqual([one.name for one in c.cases], list(cases))
             self.assertEqual([one.step_time_ps for one in c.cases], [one.step_time_ps for one in expected.cases])
 
+    def test_takes_files_of_any_name(self):
+        expected = [sc.run(case.MINIMAL).step_time_ps] * 2
+        for cases in ({"model": case.MINIMAL, "tuned": case.MINIMAL}, {"cluster": pathlib.Path(case.MINIMAL), "model": sc.load(case.MINIMAL)}):
+            c = sc.compare(cases)
+            self.assertEqual([one.name for one in c.cases], list(cases))
+            self.assertEqual([one.step_time_ps for one in c.cases], expected)
+        # What extends a file is a scenario.
+        self.assertFalse(sc._is_named_cases({"extends": "a.yaml"}))
+
     def test_scenarios_whose_model_is_a_section_are_scenarios(self):
         one = types.MappingProxyType({**case.SMALL, "model": {"preset": "llama3-8b", "num_hidden_layers": 4}})
         self.assertEqual([c.name for c in sc.compare(one, schedules=["1f1b", "zb-h1"]).cases], ["1f1b", "zb-h1"])

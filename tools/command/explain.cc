@@ -11,15 +11,18 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "calibrate/price/compute_price.h"
 #include "calibrate/price/in_situ.h"
+#include "job/training.h"
 #include "report/json/result.h"
 #include "report/text/intervals.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/in_situ_step.h"
 #include "scenarios/forecast/stage_costs.h"
+#include "scenarios/forecast/step.h"
 #include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"
@@ -130,7 +133,7 @@ std::string where_ranks_lie(const Scenario& scenario) {
 struct PricedWork {
   Work work;
   Price price;
-  PriceParts parts;  // empty: communication
+  PriceParts parts;  // of communication in_situ alone
 };
 
 // The works of the step that are called `name`, as --costs has it.  Throws InputError E004.
@@ -147,6 +150,8 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
     if (!is_communication(work.kind))
       compute_price(work, scenario.cluster.node.gpu, pricing_table(scenario).table, &priced.parts,
                     result.graph->libraries);
+    priced.parts.in_situ = in_situ_factors(in_situ_values_of(scenario), work, priced.price,
+                                           scenario.plan.grid.world());
   }
   if (!found.empty()) return found;
   const std::vector<std::string_view> candidates(names.begin(), names.end());
@@ -215,8 +220,19 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
   });
 }
 
+// What the section job leaves out and follows from the rest, among its other settings.
+void add_derived(Scenario& scenario, const Arguments& args) {
+  const auto of_job = [](const Setting& s) { return s.path.starts_with("job."); };
+  if (!scenario.plan.trains() || std::ranges::none_of(scenario.settings, of_job)) return;
+  const Job job = read_job(read_scenario(args.file, args));
+  for (TrainingFact& f : derived_settings(job, scenario))
+    scenario.settings.push_back(
+        {std::move(f.name), std::move(f.value), std::move(f.reason), false});
+}
+
 int explain_command(const Arguments& args, const Terminal& terminal) {
-  const Scenario scenario = load(args.file, args);
+  Scenario scenario = load(args.file, args);
+  add_derived(scenario, args);
   std::optional<Result> result;
   if (args.memory || args.bubble || args.critical_path || args.costs || !args.price.empty() ||
       args.links) {

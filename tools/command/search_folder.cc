@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -28,6 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kTables{"funnel.json", "results.csv"};
+// Which files of layouts are not there, and why.
+constexpr std::string_view kLeftOut = "left_out.txt";
 constexpr std::array<std::string_view, 4> kOfALayout{".yaml", ".megatron-args", ".torchtitan.toml",
                                                      ".nemo-overrides"};
 
@@ -107,7 +111,7 @@ std::string scenario_text(const ScenarioDocument& written, const FoundLayout& l,
 }  // namespace
 
 bool is_of_search_folder(const std::string& name) {
-  return is_of_a_layout(name) || std::ranges::count(kTables, name) > 0;
+  return is_of_a_layout(name) || name == kLeftOut || std::ranges::count(kTables, name) > 0;
 }
 
 SearchFolder::SearchFolder(std::string path, bool force) : path_(std::move(path)) {
@@ -136,6 +140,8 @@ void SearchFolder::write_file(const std::string& name, const std::string& text) 
 void SearchFolder::write(const SearchAnswer& answer, const std::string& search) const {
   std::error_code error;
   for (const std::string& name : layouts_in(path_)) fs::remove(fs::path(path_) / name, error);
+  fs::remove(fs::path(path_) / kLeftOut, error);
+  std::string left_out;
   write_file("funnel.json", funnel_json(answer.result));
   write_file("results.csv", search_csv(answer.result));
   NamedFiles files(fs::weakly_canonical(fs::absolute(path_)));
@@ -150,13 +156,18 @@ void SearchFolder::write(const SearchAnswer& answer, const std::string& search) 
       const Scenario* scenario = std::get_if<Scenario>(&resolved);
       if (scenario == nullptr) continue;
       write_file(file + ".megatron-args", export_megatron(*scenario).text);
-      if (const auto text = torchtitan_layout(*scenario))
-        write_file(file + ".torchtitan.toml", *text);
-      if (const auto text = nemo_overrides(*scenario)) write_file(file + ".nemo-overrides", *text);
+      const auto write_or_say = [&](const char* end, const std::optional<std::string>& text,
+                                    const std::string& why) {
+        if (text) return write_file(file + end, *text);
+        left_out += file + end + ": " + why + '\n';
+      };
+      write_or_say(".torchtitan.toml", torchtitan_layout(*scenario), why_not_torchtitan(*scenario));
+      write_or_say(".nemo-overrides", nemo_overrides(*scenario), why_not_nemo(*scenario));
     }
   };
   write_layouts("top", "ranked", answer.result.best, answer.documents);
   write_layouts("next", "names to be measured as number", answer.result.next, answer.next);
+  if (!left_out.empty()) write_file(std::string(kLeftOut), left_out);
 }
 
 }  // namespace stepcast::cli

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast topology show FILE: what a file says about a cluster, printed and drawn.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "report/svg/topology.h"
 #include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
+#include "scenarios/presets.h"
 #include "sim/diagnostic.h"
+#include "sim/step_row.h"
 #include "stepcast/topology_view.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -66,7 +73,20 @@ TopologyView imported(ImportedTopology topology) {
   return view;
 }
 
+// "dgx-h100", "dgx-h100 x 4", where no such file is.
+void refuse_preset(const std::string& name) {
+  const std::string preset = name.substr(0, name.find(' '));
+  const std::vector<std::string_view> presets = preset_names(PresetKind::cluster);
+  if (std::ranges::find(presets, preset) == presets.end() || std::filesystem::exists(name)) return;
+  throw file_error("E101", "there is no file '" + name + "': that is the name of a preset", name,
+                   fmt::format("a scenario names it, and its cluster is shown: `stepcast topology "
+                               "show my.yaml -s cluster={}`; `stepcast presets clusters --show {}` "
+                               "says what is in it",
+                               shell_word(name), preset));
+}
+
 TopologyView read_view(const Arguments& args) {
+  refuse_preset(args.file);
   const std::string text = read_whole_file(args.file);
   const std::string file = shown_name(args.file);
   const std::string kind = kind_of(file, text, args.kind);

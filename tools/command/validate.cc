@@ -79,6 +79,7 @@ Verdict check(const std::string& file, const Arguments& args) {
 
 std::string as_json(std::span<const Verdict> verdicts) {
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     json.objects("files", verdicts, [&](const Verdict& v) {
       json.member("file", v.file);
       json.member("ok", v.status == 0);

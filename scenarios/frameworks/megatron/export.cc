@@ -276,6 +276,10 @@ class ArgumentWriter {
 
   void write_recompute() {
     if (p_.recompute == Recompute::none) return;
+    if (p_.recompute == Recompute::per_op)
+      return note(
+          "Megatron recomputes whole layers or modules; recompute.granularity per-op is not "
+          "written");
     if (p_.recompute == Recompute::full) {
       add("--recompute-granularity full");
       add(p_.recompute_method == RecomputeMethod::uniform ? "--recompute-method uniform"

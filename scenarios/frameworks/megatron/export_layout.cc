@@ -97,6 +97,11 @@ constexpr std::array<MixedPrecisionRecipe, 6> kBridgeRecipes{
      {Scaling::mxfp8, "with_mxfp8_mixed", true, 0},
      {Scaling::nvfp4, "with_nvfp4_mixed", true, 0}}};
 
+const std::pair<std::string_view, std::string_view>* torch_schedule(const Scenario& s) {
+  return std::ranges::find(kTorchSchedules, std::string_view(s.schedule.name),
+                           &std::pair<std::string_view, std::string_view>::first);
+}
+
 // The override of mixed_precision; what the recipe does otherwise goes to `notes`.
 std::string bridge_precision(const Precision& p, std::vector<std::string>& notes) {
   const auto* recipe = std::ranges::find(kBridgeRecipes, p.scaling, &MixedPrecisionRecipe::scaling);
@@ -179,15 +184,24 @@ std::vector<std::string> stated_beside(const Scenario& s, std::span<const std::s
   return all;
 }
 
-std::optional<std::string> torchtitan_layout(const Scenario& s) {
+std::string why_not_torchtitan(const Scenario& s) {
   const Plan& p = s.plan;
-  const bool sharded = p.zero == 3 || p.dp * p.cp == 1;
-  const bool recomputes = p.recompute == Recompute::none || p.recompute == Recompute::full;
-  const auto* schedule = std::ranges::find(kTorchSchedules, std::string_view(s.schedule.name),
-                                           &std::pair<std::string_view, std::string_view>::first);
-  const bool known = p.pp == 1 || schedule != kTorchSchedules.end();
-  const bool ways = p.cp == 1 || p.cp_comm == CpComm::p2p || p.cp_comm == CpComm::all_gather;
-  if (!sharded || !recomputes || !known || !ways || s.model.mtp_layers > 0) return {};
+  if (p.zero != 3 && p.dp * p.cp > 1)
+    return fmt::format("parallel.zero {}: torchtitan shards parameters (FSDP), as ZeRO-3", p.zero);
+  if (p.recompute == Recompute::selective)
+    return "recompute selective: torchtitan recomputes whole layers or by operator (per-op)";
+  if (p.pp > 1 && torch_schedule(s) == kTorchSchedules.end())
+    return fmt::format("schedule {}: PyTorch has no such order", s.schedule.name);
+  if (p.cp > 1 && p.cp_comm != CpComm::p2p && p.cp_comm != CpComm::all_gather)
+    return "parallel.cp_comm: torchtitan passes keys and values around or gathers them";
+  if (s.model.mtp_layers > 0) return "modules of multi-token prediction: torchtitan has none";
+  return {};
+}
+
+std::optional<std::string> torchtitan_layout(const Scenario& s) {
+  if (!why_not_torchtitan(s).empty()) return {};
+  const Plan& p = s.plan;
+  const auto* schedule = torch_schedule(s);
   std::vector<std::string> notes;
   const auto note = [&](bool is_so, const char* text) {
     if (is_so) notes.emplace_back(text);
@@ -234,17 +248,31 @@ std::optional<std::string> torchtitan_layout(const Scenario& s) {
         "pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n"
         "module_fqns_per_model_part = {}\n",
         schedule->second, p.micro_batch, module_names(p.stages));
-  return text + fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
-                            p.recompute == Recompute::full ? "full" : "none");
+  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
+                      p.recompute == Recompute::full     ? "full"
+                      : p.recompute == Recompute::per_op ? "selective"
+                                                         : "none");
+  if (p.recompute == Recompute::per_op) text += "selective_ac_option = \"op\"\n";
+  return text;
+}
+
+std::string why_not_nemo(const Scenario& s) {
+  const Plan& p = s.plan;
+  if (p.zero > 1)
+    return fmt::format("parallel.zero {}: Megatron-Bridge's overrides say ZeRO-1 at most", p.zero);
+  const bool order = p.pp == 1 || s.schedule.name == "1f1b" ||
+                     (p.vpp > 1 && s.schedule.name.starts_with("interleaved-1f1b"));
+  if (!order) return fmt::format("schedule {}: Megatron-LM has 1F1B alone", s.schedule.name);
+  if (p.recompute == Recompute::per_op)
+    return "recompute per-op: Megatron-LM recomputes whole layers or modules";
+  if (p.recompute == Recompute::selective && !(p.recompute_modules == RecomputeModules{}))
+    return "recompute.modules: the overrides say selective recomputation of attention alone";
+  return {};
 }
 
 std::optional<std::string> nemo_overrides(const Scenario& s) {
+  if (!why_not_nemo(s).empty()) return {};
   const Plan& p = s.plan;
-  const bool order = p.pp == 1 || s.schedule.name == "1f1b" ||
-                     (p.vpp > 1 && s.schedule.name.starts_with("interleaved-1f1b"));
-  const bool recomputes = p.recompute == Recompute::none || p.recompute == Recompute::full ||
-                          p.recompute_modules == RecomputeModules{};
-  if (p.zero > 1 || !order || !recomputes) return {};
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {
     text += fmt::format("{}={}\n", name, value);

@@ -16,6 +16,10 @@
 
 namespace stepcast {
 
+// Why there is none, a line; empty where there is one.
+std::string why_not_torchtitan(const Scenario& scenario);
+std::string why_not_nemo(const Scenario& scenario);
+
 // torchtitan's sections parallelism, training and activation_checkpoint, as TOML.  Nothing where
 // torchtitan has no such layout: it shards parameters (FSDP) whatever the pipeline, and recomputes
 // whole layers or by operator.

@@ -61,8 +61,7 @@ TEST(ForecastSchedules, EveryFamilyIsForecast) {
         const Result r =
             result_of({{"schedule.kind", std::string(family.name)}, {"parallel.vpp", vpp}});
         EXPECT_GT(r.step_time, Time{}) << family.name;
-        // Where gradients are not zeroed first, the launches of the first forward show.
-        EXPECT_LE(to_seconds(r.span), to_seconds(r.step_time) + 100e-6) << family.name;
+        EXPECT_LE(r.span, r.step_time) << family.name;
         for (const SpendTable& table : r.account.by_role)
           EXPECT_EQ(sum_of(table), r.step_time) << family.name;
         ++forecasts;
@@ -91,6 +90,24 @@ TEST(ForecastSchedules, PostValidationCostsTheSpan) {
     EXPECT_EQ(sum_of(table), without.step_time);
 }
 
+// Gathers that the barrier lets begin beside the first forward come at the end without it.
+TEST(ForecastSchedules, TheSpanIsNoLongerThanTheStep) {
+  for (const char* perturb : {"null", "[{where: gpu 0, compute: 0.9}]"}) {
+    LoadOptions load;
+    load.set = {{"perturb", perturb}};
+    const Result r =
+        forecast(load_scenario_text("model: {preset: llama3-8b, num_hidden_layers: 8}\n"
+                                    "cluster: dgx-h100 x 2\n"
+                                    "parallel: {pp: 4, zero: 1}\n"
+                                    "overlap: {dp_param: true, dp_grad: true}\n"
+                                    "batch: {global: 64, micro: 1, seq: 2048}\n"
+                                    "schedule: dualpipe\n",
+                                    "run.yaml", load));
+    EXPECT_LE(r.span, r.step_time) << perturb;
+    EXPECT_GT(to_seconds(r.span), 0.9 * to_seconds(r.step_time)) << perturb;
+  }
+}
+
 // What the host reads back in each layer of a dropless mixture delays a step without a barrier,
 // too.
 TEST(ForecastSchedules, StepsWithoutABarrierWaitForTheHostAsOthersDo) {
@@ -108,7 +125,7 @@ TEST(ForecastSchedules, StepsWithoutABarrierWaitForTheHostAsOthersDo) {
                     quick);
   };
   const Result barrier = mixture("false"), open = mixture("true");
-  EXPECT_EQ(barrier.span, open.step_time);
+  EXPECT_EQ(barrier.span, std::min(barrier.step_time, open.step_time));
   EXPECT_GT(to_seconds(open.step_time), to_seconds(barrier.step_time) * 0.98);
 }
 

@@ -47,6 +47,15 @@ TEST(ExportLayout, TorchtitanIsToldDegreesScheduleAndModules) {
 
 TEST(ExportLayout, TorchtitanHasNoOptimizerShardsAloneAndNoSelectiveModules) {
   EXPECT_FALSE(torchtitan_layout(load_with({{"parallel.zero", "1"}})).has_value());
+  const Scenario by_operator = load_with({{"parallel.zero", "3"}, {"recompute", "per-op"}});
+  EXPECT_THAT(torchtitan_layout(by_operator).value(),
+              HasSubstr("mode = \"selective\"\nselective_ac_option = \"op\"\n"));
+  EXPECT_FALSE(nemo_overrides(by_operator).has_value());
+  EXPECT_THAT(why_not_nemo(load_with({{"recompute", "per-op"}})), HasSubstr("per-op"));
+  EXPECT_THAT(export_megatron(by_operator).text,
+              ::testing::AllOf(HasSubstr("per-op is not written"), Not(HasSubstr("--recompute"))));
+  EXPECT_THAT(why_not_torchtitan(load_with({{"parallel.zero", "1"}})),
+              HasSubstr("parallel.zero 1"));
   EXPECT_FALSE(torchtitan_layout(load_with({{"parallel.zero", "3"}, {"recompute", "selective"}}))
                    .has_value());
   EXPECT_FALSE(

@@ -797,6 +797,7 @@ TEST(Search, OfTorchtitanLayoutsShardBesideAPipelineToo) {
   const std::string file = head + "parallel: {tp: 2, reshard_after_forward: true}\n";
   for (const std::string& text : {head, file}) {
     const SearchSpace space(document(text + "search: {space: {parallel.cp: 1, batch.micro: 1}}\n"));
+    EXPECT_THAT(space.recompute_words(), ::testing::ElementsAre("none", "per-op", "full"));
     bool piped = false;
     const SearchSpace::Layouts all = space.layouts();
     for (const Layout& l : all.all) {

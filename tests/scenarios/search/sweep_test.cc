@@ -58,6 +58,19 @@ TEST(Sweep, PointsAreWhatRunSays) {
   }
 }
 
+TEST(Sweep, AValueThatIsListedTwiceMakesItsPointsOnce) {
+  const SweepResult once =
+      sweep(document(kSmall + "sweep: {axes: {parallel.tp: [2, 4, 2], batch.micro: [1, 1]}}\n"));
+  ASSERT_EQ(once.points.size(), 2u);
+  EXPECT_EQ(once.points[1].values, (std::vector<std::string>{"4", "1"}));
+  // In pairs it belongs to another value.
+  EXPECT_EQ(
+      sweep(document(kSmall +
+                     "sweep: {mode: zip, axes: {parallel.tp: [2, 2], batch.micro: [1, 2]}}\n"))
+          .points.size(),
+      2u);
+}
+
 TEST(Sweep, GoesThroughAllCombinationsOrPairs) {
   const std::string axes = "axes: {parallel.tp: [1, 2, 3], batch.micro: [1, 2, 4]}";
   const SweepSpace product(document(kSmall + "sweep: {" + axes + "}\n"));

@@ -47,6 +47,7 @@ CalibrationPlan plan_of(const Arguments& args) {
 
 std::string as_json(const CalibrationPlan& plan) {
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     json.member("gpu", plan.text.gpu);
     json.values("scenarios", plan.text.scenarios);
     json.objects("rows", plan.text.rows, [&](const PlanRow& r) {
@@ -350,6 +351,7 @@ std::string only_list(const std::string& title, std::span<const std::string> all
 std::string difference_json(const TableDifference& d, const CalibrateInput& a,
                             const CalibrateInput& b) {
   return json_document([&](JsonWriter& json) {
+    json.member("schema_version", 1);
     for (const auto& [name, in] : {std::pair{"first", &a}, {"second", &b}})
       json.object(name, [&, in = in] {
         json.member("name", in->name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/calibrate/calibrate_input.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -10,10 +11,12 @@
 #include <optional>
 #include <utility>
 
+#include "calibrate/fit/own_runs_text.h"
 #include "calibrate/table/cost_table.h"
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "sim/diagnostic.h"
+#include "sim/step_row.h"
 #include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -131,6 +134,12 @@ void refuse_measurement_options(const MeasuredArguments& a, const std::string& k
 
 CalibrateInput read_table(const std::string& input, bool accept_edits) {
   CalibrateInput in = read(input);
+  if (is_own_runs(in.text))
+    throw file_error(
+        "E301", "this is no cost table: it has what own runs say", in.name,
+        fmt::format("`stepcast explain FILE -s calibration={} --in-situ` shows it beside "
+                    "what is shipped",
+                    shell_word(in.name)));
   in.table =
       parse_table_text(in.text, in.name, accept_edits ? TableFile::edited : TableFile::as_written);
   return in;

@@ -392,6 +392,7 @@ std::string sizes_of(const Schedule& s) {
 
 void write_schedule(JsonWriter& json, const ChosenSchedule& chosen) {
   const Schedule& s = chosen.schedule;
+  json.member("schema_version", 1);
   json.member("schedule", chosen.title);
   json.member("pp", s.pp);
   json.member("vpp", s.vpp);
