@@ -496,9 +496,10 @@ void add_trained_model(Value& file, const ImportSources& in, ScenarioDraft& draf
     const std::string path = fmt::format("training/{}/{}.yaml", in.folder, candidate);
     const std::optional<std::string> text = in.files("../../" + path);
     if (!text) continue;
-    std::vector<Member> repeated;
+    std::vector<RepeatedKey> repeated;
     Value training =
         parse_foreign_yaml(in.problems, in.problems.add_source({path, *text}), repeated);
+    note_repeated(in, repeated);
     if (in.problems.any()) return;
     const Value* its_run = training.find("run");
     const Value* its_name = is_mapping(its_run) ? its_run->find("name") : nullptr;

@@ -126,9 +126,10 @@ class PrimusTree {
     bytes_ += text->size();
     if (bytes_ > kMostTextOfPrimus)
       return fail("E106", "the files that this one names have more than 4 MiB together", mark, {});
-    std::vector<Member> repeated;
+    std::vector<RepeatedKey> repeated;
     const SourceRef source = in_.problems.add_source({"primus/configs/" + *name, *text});
     Value own = parse_foreign_yaml(in_.problems, source, repeated);
+    note_repeated(in_, repeated);
     if (in_.problems.any()) return {};
     if (own.kind == Value::Kind::null) return mapping();
     if (!own.is_mapping())

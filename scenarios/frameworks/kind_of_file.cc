@@ -37,11 +37,10 @@ bool is_mapping_at(const Value& v, std::string_view key) {
 
 // Names by which Megatron's arguments are kept in YAML and JSON.
 bool has_arguments(const Value& v) {
-  for (const Member& m : v.members)
-    if (m.key == "--num-layers" || m.key == "--hidden-size" || m.key == "num-layers" ||
-        m.key == "num_layers" || m.key == "hidden-size" || m.key == "--micro-batch-size")
-      return true;
-  return false;
+  return std::any_of(v.members.begin(), v.members.end(), [](const Member& m) {
+    return m.key.starts_with("--") || m.key == "num-layers" || m.key == "num_layers" ||
+           m.key == "hidden-size";
+  });
 }
 
 bool is_scenario(const Value& v) {
@@ -107,7 +106,8 @@ std::string_view kind_of_mapping(const Value& v) {
       has_key(v, {"fp16", "bf16", "optimizer", "steps_per_print"}))
     return "deepspeed";
   for (const std::string_view section : {"MODEL_ARGS", "model_args", "arguments", "args"})
-    if (is_mapping_at(v, section)) return "megatron-args";
+    if (const Value* at = v.find(section); at != nullptr && has_arguments(*at))
+      return "megatron-args";
   if (other_purpose_of_nemo(v)) return "nemo";  // which refuses it by name
   const Value* model = v.find("model");
   if (model != nullptr && is_mapping_at(*model, "model_config")) return "nanotron";
@@ -149,7 +149,7 @@ bool looks_like_toml(std::string_view text) {
 // A parsed text, whatever is wrong with it; nothing if it is no mapping.
 Value mapping_of(const std::string& text) {
   Problems problems;
-  std::vector<Member> repeated;
+  std::vector<RepeatedKey> repeated;
   const SourceRef source = problems.add_source({"text", text});
   if (looks_like_toml(text)) return parse_toml(problems, source);
   return parse_foreign_yaml(problems, source, repeated);

@@ -1166,8 +1166,6 @@ TEST(ImportHf, BrokenFilesSayWhere) {
   EXPECT_THAT(import_failure("hf", "[1, 2]").lines,
               ElementsAre(HasSubstr("E330 1:1 a config.json is a mapping")));
   EXPECT_THAT(import_failure("hf", "{}").codes, "E126");
-  EXPECT_THAT(import_failure("hf", "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}").codes,
-              "E103");
   EXPECT_THAT(import_failure("hf", "{\"model_type\": \"llama\"\n, \"rope\": \x01}").lines,
               ElementsAre(HasSubstr("E100 2:11 there is a control character")));
   EXPECT_THAT(import_failure("hf", "").codes, "E330");
@@ -1718,6 +1716,45 @@ TEST(ImportNanotron, OtherValuesOfTheSameFields) {
   EXPECT_THAT(import_failure("nanotron", changed("  tp: 4", "  tp: many")).lines,
               ElementsAre(HasSubstr("'parallelism.tp' must be a whole number")));
   EXPECT_EQ(import_failure("nanotron", "parallelism: {dp: 2}").codes, "E330");
+}
+
+// Experts stand in a mapping of their own, whose defaults are nanotron's; PyYAML takes the last of
+// a key that is there twice.
+TEST(ImportNanotron, ExpertsStandInAMappingOfTheirOwn) {
+  const auto with = [](const std::string& experts) {
+    std::string text = import_sample("nanotron.yaml");
+    const std::string kind = "is_llama_config: true";
+    text.replace(text.find(kind), kind.size(),
+                 "is_qwen2_config: true\n    moe_config: null\n    moe_config: " + experts);
+    return imported("nanotron", text);
+  };
+  const ImportedRun plain = with("{num_experts: 16, moe_intermediate_size: 512}");
+  EXPECT_EQ(unknown(plain), "");
+  EXPECT_EQ(value_of(plain, "model.model_type"), "qwen2_moe");
+  EXPECT_EQ(value_of(plain, "model.num_experts"), "16");
+  EXPECT_EQ(value_of(plain, "model.num_experts_per_tok"), "2");
+  EXPECT_EQ(value_of(plain, "model.moe_intermediate_size"), "512");
+  EXPECT_EQ(value_of(plain, "model.qkv_bias"), "false");  // transformers' Qwen2 has it
+  EXPECT_THAT(notes(plain), HasSubstr("'moe_config' is given again in line"));
+  // Matrices of Q, K, V, of attention's output, of the router and of the experts.
+  const int64_t h = 4096, kv = 1024, layers = 32, vocabulary = 128256;
+  const int64_t attention = 2 * h * h + 2 * h * kv, norms = 2 * h;
+  const int64_t dense = layers * (attention + norms) + 2 * vocabulary * h + h;
+  EXPECT_EQ(plain.parameters, dense + layers * (16 * 3 * h * 512 + 16 * h));
+  const ImportedRun shared = with(
+      "{num_experts: 16, top_k: 4, moe_intermediate_size: 512, enable_shared_expert: true, "
+      "shared_expert_intermediate_size: 1024}");
+  EXPECT_EQ(shared.parameters, plain.parameters + layers * (3 * h * 1024 + h));
+  const ImportedRun two = with("{num_experts: 16, moe_intermediate_size: 512, layers: [0, 31]}");
+  EXPECT_EQ(two.parameters, dense + 30 * 3 * h * 14336 + 2 * (16 * 3 * h * 512 + 16 * h));
+}
+
+TEST(ImportNanotron, AModelThatItsFlagNamesAndNobodyKnowsIsRefusedByThatName) {
+  std::string text = import_sample("nanotron.yaml");
+  const std::string kind = "is_llama_config";
+  text.replace(text.find(kind), kind.size(), "is_llamoe_config");
+  EXPECT_THAT(import_failure("nanotron", text).lines.front(),
+              HasSubstr("unknown model_type 'llamoe'"));
 }
 
 }  // namespace

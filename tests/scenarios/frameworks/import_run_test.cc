@@ -449,5 +449,14 @@ TEST(ImportRun, TextOfAFileStaysInItsComment) {
   EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-h100");
 }
 
+// What a tool keeps a run of its own tests in, and what evaluations write, have sections of that
+// name, too.
+TEST(ImportRun, ASectionOfArgumentsIsMegatronsByItsNames) {
+  EXPECT_EQ(kind_of_file("MODEL_ARGS:\n  --use-checkpoint-args: true\n"), "megatron-args");
+  EXPECT_EQ(kind_of_file("args: {num_layers: 2}\n"), "megatron-args");
+  EXPECT_EQ(kind_of_file("MODEL_ARGS:\n  trainer.devices: 8\n  data.micro_batch_size: 1\n"), "");
+  EXPECT_EQ(kind_of_file("{\"results\": {}, \"model_args\": {\"iteration\": 143000}}"), "");
+}
+
 }  // namespace
 }  // namespace stepcast::import_run_test
