@@ -176,7 +176,9 @@ class LayoutDraft {
   }
 
   void write_written_layout() {
-    const std::string layout = a_.word("pipeline_model_parallel_layout");
+    std::string layout = a_.word("pipeline_model_parallel_layout");
+    // Files that a shell reads once more have backslashes before '|', '(' and ')'.
+    std::erase(layout, '\\');
     draft_.set_text("parallel.layout", layout, a_.origin("pipeline_model_parallel_layout"));
     try {
       // parse_layout() counts the stages; it need not understand the letter m.

@@ -182,6 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
             "parallel.vpp", "3"},
         Row{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*11|t*13L'",
             "parallel.layout", "\"Et*11|t*13L\""},
+        Row{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*11\\|t*13L'",
+            "parallel.layout", "\"Et*11|t*13L\""},
         Row{"--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 3",
             "parallel.layout", "\"Et*3|t*7|t*7|t*7L\""},
         Row{"--pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 3",
@@ -656,12 +658,28 @@ TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
        {"srun --nodes=4 --gres=gpu:8", "srun -N4 --gres=gpu:8", "srun -N 4 --gres gpu:h100:8",
         "srun --unbuffered -N 4 -l --gpus-per-node=h100:8", "time /usr/bin/srun -l -N4 --mpi=pmix",
         "srun --nodes 4 --container-env python3-env --unbuffered --gres gpu:8 --overlap",
-        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python"}) {
+        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python",
+        // A task of srun's is a process of Megatron's.
+        "srun -N4 --ntasks-per-node=8", "srun -n32", "srun -N 4 -n 32 --gpus-per-task=1",
+        "srun -N 4 -G 32", "srun -G h100:32 --ntasks 1",
+        "srun -N4 --ntasks-per-node=1 --gres=gpu:8",
+        "#SBATCH -N 4\n#SBATCH --ntasks-per-node 8  # a GPU each\nsrun",
+        "#SBATCH --nodes=4 --gpus-per-node=h100:8\nsrun",
+        "#SBATCH -N4\n#SBATCH --gres=gpu:a100:8\n",
+        "#SBATCH --nodes=2\n#SBATCH --gres=gpu:8\nsrun --nodes=4"}) {
     const ImportedRun run = imported("megatron-args", srun + program);
     EXPECT_EQ(run.gpus, 32) << srun;
     EXPECT_EQ(unknown(run), "") << srun;
   }
   EXPECT_EQ(imported("megatron-args", "srun -N 2 --gres=gpu:4" + program).gpus, 8);
+  // A launcher starts the processes of a node, as one task.
+  const std::string launched = " torchrun --nproc-per-node 8" + program.substr(7);
+  EXPECT_EQ(imported("megatron-args", "srun -N 4 -n 4" + launched).gpus, 32);
+  EXPECT_EQ(imported("megatron-args", "#SBATCH -G 64\nsrun -N 4 -n 4" + launched).gpus, 32);
+  EXPECT_EQ(imported("megatron-args", "srun -N 4 --ntasks-per-node=2" + launched).gpus, 32);
+  // No shell fills in what a comment leaves open.
+  EXPECT_EQ(imported("megatron-args", "#SBATCH --nodes=<N> --gres=gpu:8\nsrun -N 2" + program).gpus,
+            16);
   // What follows the program is not srun's.
   EXPECT_THAT(unknown(imported("megatron-args", "srun -N2 torchrun --gres=gpu:8" + program)),
               HasSubstr("--gres"));
