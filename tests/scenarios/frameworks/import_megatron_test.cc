@@ -650,6 +650,31 @@ TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
   EXPECT_EQ(run.gpus, 16);
 }
 
+// A variable that is set in one branch alone may stand behind any flag.
+TEST(ImportMegatron, WhatNothingSetsIsNoValueOfAFlag) {
+  for (const char* flag :
+       {"--swiglu", "--qk-l2-norm", "--use-torch-fsdp2", "--grad-reduce-in-bf16", "--geglu"}) {
+    const ImportedRun run =
+        imported("megatron-args", "if [ \"$1\" = x ]; then M=--moe; fi\npretrain_gpt.py " + kSmall +
+                                      flag + " $M --lr 1\n");
+    EXPECT_EQ(run.scenario.substr(run.scenario.find("schema:")),
+              with(flag).scenario.substr(with(flag).scenario.find("schema:")))
+        << flag;
+  }
+  EXPECT_EQ(
+      import_failure("megatron-args", "pretrain_gpt.py " + kSmall + "--kv-channels $M\n").codes,
+      "E332");
+}
+
+TEST(ImportMegatron, TheShareOfTheOptimizerThatIsMovedIsANumber) {
+  EXPECT_THAT(
+      import_failure(
+          "megatron-args",
+          "pretrain_gpt.py " + kSmall + "--optimizer-cpu-offload --optimizer-offload-fraction none")
+          .lines,
+      ElementsAre(HasSubstr("'--optimizer-offload-fraction' must be a number, not 'none'")));
+}
+
 TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
   const std::string program =
       " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
