@@ -34,12 +34,15 @@ class ModelDraft {
     if (clean && a_.problems().any()) return;
     if (hybrid_)
       draft_.set_text("model.model_type", "nemotron_h", hybrid_->why);
+    else if (is_gated_delta_net(a_.word("experimental_attention_variant")))
+      write_recurrent_layers();
     else
       draft_.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
     write_sizes();
     if (layers_ < 1 || hidden_ < 1) return;
     write_kind();
     if (hybrid_) write_hybrid();
+    if (recurrent_) write_mixers();
     write_vocabulary();
     write_window();
     write_latent_attention();
@@ -98,6 +101,49 @@ class ModelDraft {
     else
       draft_.set("model.num_key_value_heads", heads, "every head has keys of its own");
     copy("kv_channels", "model.head_dim");
+    if (recurrent_ && !a_.given("kv_channels") && heads > 0)
+      draft_.set("model.head_dim", hidden_ / heads,
+                 "Megatron's default: --hidden-size / --num-attention-heads");
+  }
+
+  // The families with such layers, whose defaults are those of a model of its own.
+  void write_recurrent_layers() {
+    const char* variant = "experimental_attention_variant";
+    recurrent_ = true;
+    const bool experts = a_.whole("num_experts", 0) > 1;
+    draft_.set_text("model.model_type", experts ? "qwen3_next" : "qwen3_5_text",
+                    a_.origin(variant));
+    const auto set = [&](const char* name, const char* key, int64_t fallback) {
+      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+    };
+    // TransformerConfig's defaults.
+    set("linear_conv_kernel_dim", "model.linear_conv_kernel_dim", 4);
+    set("linear_key_head_dim", "model.linear_key_head_dim", 128);
+    set("linear_value_head_dim", "model.linear_value_head_dim", 128);
+    set("linear_num_key_heads", "model.linear_num_key_heads", 16);
+    set("linear_num_value_heads", "model.linear_num_value_heads", 32);
+    draft_.set("model.use_qk_norm", a_.flag("qk_layernorm"), given_or_default("qk_layernorm"));
+    if (!experts) return;
+    draft_.set("model.shared_expert_intermediate_size",
+               a_.whole("moe_shared_expert_intermediate_size", 0),
+               given_or_default("moe_shared_expert_intermediate_size"));
+    draft_.set("model.shared_expert_gate", a_.flag("moe_shared_expert_gate"),
+               given_or_default("moe_shared_expert_gate"));
+  }
+
+  // --linear-attention-freq N: every N-th layer attends; a list has a 1 for each that does not.
+  void write_mixers() {
+    const char* name = "linear_attention_freq";
+    if (!a_.given(name))
+      return a_.problems().add("E332", "the file does not say --linear-attention-freq",
+                               a_.mark("experimental_attention_variant"), 1, {},
+                               "it says which layers attend");
+    std::string types;
+    for (const int64_t recurrent : pattern(name, true))
+      types += std::string(types.empty() ? "" : ", ") +
+               (recurrent != 0 ? "linear_attention" : "full_attention");
+    if (!types.empty())
+      draft_.set("model.layer_types", fmt::format("[{}]", types), a_.origin(name));
   }
 
   void write_layers() {
@@ -491,6 +537,7 @@ class ModelDraft {
   std::optional<Hybrid> hybrid_;
   int64_t layers_ = 0, hidden_ = 0, ffn_ = 0;
   bool gated_ = false;
+  bool recurrent_ = false;  // some layers are gated delta nets
 };
 
 }  // namespace

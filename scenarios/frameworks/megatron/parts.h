@@ -27,6 +27,9 @@ struct MegatronSizes {
 // The argument that says that others are of Megatron-LM v2, of 2021 and early 2022; empty: none.
 std::string_view sign_of_version_2(const ArgumentReader& a);
 
+// Whether --experimental-attention-variant means gated delta nets beside attention.
+bool is_gated_delta_net(std::string_view variant);
+
 // Adds E336 where no model is trained, and E130 where something is that is not simulated.  Returns
 // whether there was any.
 bool refuse_megatron_training(const ArgumentReader& a, const MegatronSizes& sizes);

@@ -650,6 +650,49 @@ TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
   EXPECT_EQ(run.gpus, 16);
 }
 
+// Gated delta nets with every third layer attending (Megatron-LM's GDN, Qwen3-Next's layers).
+TEST(ImportMegatron, LayersMayBeGatedDeltaNets) {
+  const std::string delta =
+      "--experimental-attention-variant gated_delta_net --linear-attention-freq 3 "
+      "--linear-key-head-dim 64 --linear-value-head-dim 32 --linear-num-key-heads 4 "
+      "--linear-num-value-heads 8 ";
+  const std::string gate = "--attention-output-gate ";
+  const std::string plain = "--normalization RMSNorm --swiglu --disable-bias-linear ";
+  const ImportedRun run = with(plain + delta + gate + "--position-embedding-type rope");
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(value_of(run, "model.linear_conv_kernel_dim"), "4");
+  EXPECT_THAT(value_of(run, "model.layer_types"),
+              HasSubstr("[linear_attention, linear_attention, full_attention, linear_attention"));
+  // Of 24 layers 8 attend, with a gate as wide as the queries; the others project to queries, keys,
+  // values, a gate, two numbers a head, and back, behind a convolution, with a norm of a head.
+  const int64_t h = 1024, qk = 4 * 64, v = 8 * 32, mlp = 3 * h * 2688, vocabulary = 50304;
+  const int64_t attends = 5 * h * h;
+  const int64_t recurs = h * (2 * qk + 2 * v + 2 * 8) + v * h + 4 * (2 * qk + v) + 2 * 8 + 32;
+  const int64_t expected = vocabulary * h + h + 8 * attends + 16 * recurs + 24 * (mlp + 2 * h);
+  EXPECT_EQ(run.parameters, expected);
+  EXPECT_EQ(value_of(with(plain + delta + gate + "--linear-attention-freq '[1]*23+[0]'"),
+                     "model.layer_types")
+                .find("full"),
+            value_of(with(plain + delta + gate + "--linear-attention-freq 24"), "model.layer_types")
+                .find("full"));
+  const std::string experts =
+      plain + delta + gate + "--num-experts 8 --moe-ffn-hidden-size 512 --qk-layernorm ";
+  EXPECT_EQ(value_of(with(experts), "model.shared_expert_gate"), "false");
+  EXPECT_EQ(with(experts + "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate")
+                .parameters,
+            with(experts).parameters + 24 * (3 * 64 * h + h));
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + delta).codes, "E130");
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + gate).codes, "E130");
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + gate +
+                                                "--experimental-attention-variant gdn")
+                .codes,
+            "E332");
+  EXPECT_EQ(import_failure("megatron-args",
+                           "pretrain_gpt.py " + kSmall + "--experimental-attention-variant dsa")
+                .codes,
+            "E130");
+}
+
 // A variable that is set in one branch alone may stand behind any flag.
 TEST(ImportMegatron, WhatNothingSetsIsNoValueOfAFlag) {
   for (const char* flag :
