@@ -115,6 +115,8 @@ constexpr CostArgument kNanotron[] = {
     {"parallelism.recompute_layer", "recompute.granularity", As::code(nanotron_recompute)},
     {"parallelism.moe_layer_recompute", "recompute.modules"},
     {"model.ddp_bucket_cap_mb", "overlap.bucket", As::code(nanotron_bucket)},
+    // Trains with a model beside it that only runs forward.
+    {"doremi.ref_model_resume_checkpoint_path", "distill", As::left_out("none")},
     {"parallelism.tp_recompute_allgather", "recompute", As::left_out("true")},
     {"model.make_vocab_size_divisible_by", "model.vocab_size", As::left_out("1|128")},
 };
@@ -165,6 +167,12 @@ void add_experts(const Value& experts, Value& config) {
     config.members.push_back({"mlp_only_layers", layers->mark, std::move(dense)});
 }
 
+// Keys of model_config that transformers does not have, and that hardly change the cost.
+constexpr std::string_view kOfNanotron[] = {
+    "_fused_rms_norm",          "_fused_rotary_emb",  "_use_doc_masking",   "_use_qkv_packed",
+    "flex_attention_mask",      "interleaved_rotary", "log_attn_probs",     "no_rope_layer",
+    "ring_attn_heads_k_stride", "rope_interleaved",   "z_loss_coefficient", "z_loss_enabled"};
+
 // model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
 Value config_of(const Value& model_config) {
   Value config;
@@ -180,6 +188,7 @@ Value config_of(const Value& model_config) {
     config.members.push_back(made_up("qkv_bias", "false", qwen->mark));
   for (const Member& m : model_config.members) {
     if (m.key == "moe_config" && has_experts) continue;
+    if (std::ranges::find(kOfNanotron, m.key) != std::end(kOfNanotron)) continue;
     if (is_qwen && m.key == "attention_bias") {
       config.members.push_back({"qkv_bias", m.key_mark, m.value});
       continue;
@@ -212,6 +221,10 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
+  // Tokens that attend within their document alone attend to fewer.
+  if (const Value* masks = model_config->find("_use_doc_masking");
+      masks != nullptr && masks->text == "true")
+    draft.left_out("_use_doc_masking true");
   const Value config = config_of(*model_config);
   const auto of_config = draft_config_model(config, in, draft, counts);
   if (!of_config) return;

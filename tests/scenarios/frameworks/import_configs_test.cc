@@ -153,6 +153,14 @@ TEST(ImportNeox, WhatTheBatchDoesNotSayFollowsFromTheRest) {
   EXPECT_EQ(refused("global_num_gpus: 8, train_batch_size: 65, " + micro), "E332");
 }
 
+// As the files of Pythia have it.
+TEST(ImportNeox, AccumulationHasAShortName) {
+  const ImportedRun run =
+      imported("auto", neox("global_num_gpus: 8, train_micro_batch_size_per_gpu: 2, \"gas\": 4"));
+  EXPECT_EQ(value_of(run, "batch.global"), "64");
+  EXPECT_EQ(unknown(run), "");
+}
+
 TEST(ImportNeox, TheBatchSaysHowManyReplicasThereAre) {
   const ImportedRun run =
       imported("auto", neox("model_parallel_size: 2, train_batch_size: 64, "
@@ -885,6 +893,42 @@ TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
   EXPECT_THAT(notes(of("adafactor", fsdp)),
               HasSubstr("optimizer adafactor: not modelled, left out"));
   EXPECT_THAT(of("muon", fsdp).unsupported, HasSubstr("muon"));
+}
+
+// Names of transformers' OptimizerNames and of axolotl's own.
+TEST(ImportAxolotl, AdamHasManyNames) {
+  for (const auto& [name, moments] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"adamw_torch_xla", "bf16"},
+           {"adamw_torch_npu_fused", "bf16"},
+           {"adamw_apex_fused", "fp32"},
+           {"adamw_anyprecision", "fp32"},
+           {"optimi_adamw", "bf16"},
+           {"stable_adamw", "bf16"},
+           {"adopt_adamw", "bf16"},
+           {"schedule_free_adamw", "bf16"}}) {
+    const ImportedRun run =
+        import_run(axolotl(std::string("bf16: true\noptimizer: ") + name + "\n"));
+    EXPECT_EQ(value_of(run, "optimizer.kind"), "adamw") << name;
+    EXPECT_EQ(value_of(run, "precision.moments"), moments) << name;
+    EXPECT_EQ(value_of(run, "optimizer.kernel"),
+              std::string_view(name).ends_with("fused") ? "fused" : "")
+        << name;
+  }
+  EXPECT_THAT(notes(import_run(axolotl("optimizer: optimi_adamw\n"))), HasSubstr("is left out"));
+  EXPECT_THAT(notes(import_run(axolotl("optimizer: lion_8bit\n"))), HasSubstr("left out"));
+}
+
+TEST(ImportAxolotl, WhatIsDoneBesideTrainingIsNotLostInSilence) {
+  const ImportedRun run = import_run(axolotl(
+      "tiled_mlp: true\nqat: {weight_dtype: int4}\ndiffusion: {eps: 1e-3, mask_token_id: 9}\n"));
+  EXPECT_EQ(unknown(run), "");
+  for (const char* part : {"tiled_mlp: not", "qat: not", "diffusion: not"})
+    EXPECT_THAT(notes(run), HasSubstr(part));
+  EXPECT_EQ(notes(import_run(axolotl("qat:\n"))).find("qat"), std::string::npos);
+  EXPECT_THAT(testing::failure_of([] { import_run(axolotl("lisa_n_layers: 4\n")); }).lines,
+              ElementsAre(HasSubstr("training of a part of the parameters (lisa_n_layers 4)")));
+  EXPECT_THAT(testing::failure_of([] { import_run(axolotl("hatchery: {lora_rank: 16}\n")); }).lines,
+              ElementsAre(HasSubstr("adapters of low rank (hatchery.lora_rank 16)")));
 }
 
 TEST(ImportAxolotl, OnlyShardedTrainingKeepsParametersInFp32) {
@@ -1747,6 +1791,20 @@ TEST(ImportNanotron, ExpertsStandInAMappingOfTheirOwn) {
   EXPECT_EQ(shared.parameters, plain.parameters + layers * (3 * h * 1024 + h));
   const ImportedRun two = with("{num_experts: 16, moe_intermediate_size: 512, layers: [0, 31]}");
   EXPECT_EQ(two.parameters, dense + 30 * 3 * h * 14336 + 2 * (16 * 3 * h * 512 + 16 * h));
+}
+
+TEST(ImportNanotron, KeysOfItsOwnAreKnown) {
+  std::string text = import_sample("nanotron.yaml");
+  const std::string kind = "is_llama_config: true";
+  text.replace(text.find(kind), kind.size(),
+               kind +
+                   "\n    rope_interleaved: false\n    z_loss_enabled: true\n    "
+                   "_use_doc_masking: true");
+  text += "doremi: {domain_names: [a], ref_model_resume_checkpoint_path: b}\n";
+  const ImportedRun run = imported("nanotron", text);
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_THAT(notes(run), HasSubstr("_use_doc_masking true: not modelled"));
+  EXPECT_THAT(notes(run), HasSubstr("doremi.ref_model_resume_checkpoint_path b: not modelled"));
 }
 
 TEST(ImportNanotron, AModelThatItsFlagNamesAndNobodyKnowsIsRefusedByThatName) {
