@@ -462,7 +462,7 @@ void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
                            "read are a script or command line, the list that Megatron prints, and "
                            "YAML or JSON of names and values");
   counts.add(reader);
-  draft_megatron(reader, program, cluster, draft);
+  draft_megatron(reader, program, in, cluster, draft);
   // Megatron-LM itself does not train them so.
   if (reader.flag("deepspeed") && reader.whole("num_experts", 0) > 1 &&
       reader.whole("tensor_model_parallel_size", 1) > 1 && !reader.flag("sequence_parallel"))

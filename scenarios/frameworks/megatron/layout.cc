@@ -269,8 +269,9 @@ class LayoutDraft {
     else if (a_.given("max_position_embeddings"))
       draft_.assume("batch.seq", fmt::format("{}", a_.whole("max_position_embeddings", 1)),
                     "the file does not say --seq-length");
-    else
-      a_.problems().add("E332", "the file does not say --seq-length", {});
+    else if (!s_.in.states_any_of("batch.seq"))
+      a_.problems().add("E332", "the file does not say --seq-length", {}, 1, {},
+                        "-s batch.seq=N states it");
     for (const char* name : {"rampup_batch_size", "step_batch_size_schedule"})
       if (a_.given(name))
         draft_.note(fmt::format("{}: the forecast is of the full batch", a_.why(name)));

@@ -56,12 +56,19 @@ class ModelDraft {
   // A size that Megatron requires as well.
   int64_t needed(const char* name, const char* key) {
     if (!a_.given(name)) {
+      const std::optional<int64_t> stated = python_whole(sizes_.in.stated(key));
+      if (stated && *stated >= 1 && *stated <= kMostSize) {
+        draft_.set(key, *stated, "-s");
+        return *stated;
+      }
       const bool in_checkpoint = a_.flag("use_checkpoint_args");
+      const std::string how = fmt::format("-s {}=N states it", key);
       a_.problems().add("E332", fmt::format("the file does not say --{}", dashes(name)),
                         in_checkpoint ? a_.mark("use_checkpoint_args") : Mark{}, 1, {},
                         in_checkpoint ? "--use-checkpoint-args takes it from the checkpoint, which "
-                                        "is not read: state it"
-                                      : "");
+                                        "is not read: " +
+                                            how
+                                      : how);
       return 0;
     }
     const std::optional<int64_t> size = a_.whole(name);
@@ -329,6 +336,9 @@ class ModelDraft {
     else if (type == "learned_absolute" && a_.given("seq_length"))
       draft_.set("model.max_position_embeddings", a_.whole("seq_length", 0),
                  a_.origin("seq_length"));
+    else if (const auto stated = python_whole(sizes_.in.stated("batch.seq"));
+             stated && *stated > 0 && type == "learned_absolute")
+      draft_.set("model.max_position_embeddings", *stated, "-s batch.seq");
   }
 
   // How many words the tokenizer has; `assumed` says why that is not certain, or is empty.

@@ -14,6 +14,7 @@ namespace stepcast {
 
 // What several parts need to know of the job.  Each part fills in what it finds out.
 struct MegatronSizes {
+  const ImportSources& in;
   CalledProgram program{};
   bool encodes_and_decodes = false;  // an encoder and a decoder are trained: T5
   bool sees_images = false;          // --seq-length is that of an encoder of images

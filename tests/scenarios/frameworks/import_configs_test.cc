@@ -1574,6 +1574,22 @@ TEST(ImportTorchtitan, ContextExpertsAndScheduleFiles) {
               ElementsAre(HasSubstr("parallel.ep > 1, but the model has no experts")));
 }
 
+// A model of somebody's own fork.
+TEST(ImportTorchtitan, AModelMayBeStated) {
+  ImportRequest r = request(
+      "torchtitan",
+      R"({"model": {"name": "llama3", "flavor": "9B"}, "parallelism": {"pipeline_parallel_degree": 4},
+          "training": {"seq_len": 4096, "local_batch_size": 4}})");
+  for (const auto& [path, value] : {std::pair{"model", "llama3-8b"},
+                                    {"model.preset", "llama3-8b"},
+                                    {"model", "{preset: llama3-8b}"}}) {
+    r.set = {{path, value}};
+    EXPECT_EQ(import_run(r).parameters, 8'030'261'248) << path << " " << value;
+  }
+  r.set = {{"model", "llama3-9b"}};
+  EXPECT_EQ(testing::failure_of([&] { import_run(r); }).codes, "E125");
+}
+
 TEST(ImportTorchtitan, WhatIsWrongIsRefusedWhereItStands) {
   EXPECT_THAT(import_failure("torchtitan", "{\"a\": 1}").codes, "E330");
   EXPECT_THAT(
@@ -1659,6 +1675,26 @@ TEST(ImportDeepSpeed, WhatIsLeftToTheTrainerIsAskedFor) {
   EXPECT_EQ(value_of(run, "batch.global"), "32");
   EXPECT_EQ(value_of(run, "batch.micro"), "4");
   EXPECT_THAT(notes(run), HasSubstr("precision.preset: bf16-mixed is assumed"));
+}
+
+// Files that a script fills in with sed.
+TEST(ImportDeepSpeed, ATemplateIsFilledInByWordsBehindIt) {
+  ImportRequest r = deepspeed(
+      "{\"train_batch_size\": GLOBAL_SIZE, \"train_micro_batch_size_per_gpu\": MBSIZE, "
+      "\"steps_per_print\": LOG_EVERY,\n\"zero_optimization\": {\"stage\": ZERO_STAGE}, "
+      "\"bf16\": {\"enabled\": true}, \"optimizer\": {\"type\": \"LAMB\"}}");
+  const auto open = testing::failure_of([&] { import_run(r); });
+  EXPECT_THAT(open.lines,
+              ElementsAre(HasSubstr("E332 1:22 this file is a template: it does not say "
+                                    "GLOBAL_SIZE, MBSIZE, ZERO_STAGE")));
+  EXPECT_THAT(open.all.front().help, HasSubstr("GLOBAL_SIZE=... MBSIZE=... ZERO_STAGE=..."));
+  r.given = {"GLOBAL_SIZE=64", "MBSIZE=4", "ZERO_STAGE=1"};
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "batch.global"), "64");
+  EXPECT_EQ(value_of(run, "parallel.zero"), "1");
+  r.given = {"MBSIZE=4", "ZERO_STAGE=1"};
+  r.set.emplace_back("batch.global", "32");
+  EXPECT_EQ(value_of(import_run(r), "batch.global"), "32");
 }
 
 TEST(ImportDeepSpeed, StagesAndDefaults) {

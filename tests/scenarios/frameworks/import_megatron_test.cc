@@ -709,6 +709,24 @@ TEST(ImportMegatron, WhatNothingSetsIsNoValueOfAFlag) {
       "E332");
 }
 
+TEST(ImportMegatron, SizesThatTheFileDoesNotSayMayBeStated) {
+  ImportRequest r = request("megatron-args",
+                            "pretrain_gpt.py --num-layers 24 --num-attention-heads 16 "
+                            "--micro-batch-size 1 --vocab-size 1000 --use-checkpoint-args");
+  const auto missing = testing::failure_of([&] { import_run(r); });
+  ASSERT_EQ(missing.codes, "E332 E332");
+  EXPECT_THAT(missing.all.front().help, HasSubstr("-s batch.seq=N"));
+  EXPECT_THAT(missing.all.back().message, HasSubstr("the file does not say --hidden-size"));
+  EXPECT_THAT(missing.all.back().help, HasSubstr("-s model.hidden_size=N"));
+  r.set = {{"model.hidden_size", "1024"}};
+  EXPECT_THAT(testing::failure_of([&] { import_run(r); }).all.front().help,
+              HasSubstr("-s batch.seq=N"));
+  r.set.emplace_back("batch.seq", "2048");
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "model.hidden_size"), "1024");
+  EXPECT_EQ(value_of(run, "batch.seq"), "2048");
+}
+
 TEST(ImportMegatron, TheShareOfTheOptimizerThatIsMovedIsANumber) {
   EXPECT_THAT(
       import_failure(
