@@ -85,6 +85,15 @@ bool refuse_megatron_training(const ArgumentReader& a, const MegatronSizes& size
     refused = true;
   }
   const auto refuse = [&](const char* name, const char* what) {
+    // Its sizes are in a checkpoint, or are some of its own: the user may state them.
+    if (std::string_view(what) == kTeacher) {
+      if (sizes.in.states_any_of("distill")) return;
+      refused = true;
+      return a.problems().add(
+          "E332", fmt::format("'{}': the file does not say what model the teacher is", a.why(name)),
+          a.mark(name), 1, {},
+          "-s distill=PRESET states it; it has the vocabulary of the model that learns");
+    }
     a.problems().add("E130", fmt::format("not supported yet: {} ({})", what, a.why(name)),
                      a.mark(name));
     refused = true;

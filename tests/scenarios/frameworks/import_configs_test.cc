@@ -533,9 +533,12 @@ TEST(ImportNemo, OptimizersOfOtherKindsAreLeftOutByName) {
 TEST(ImportNemo, AnExperimentsNameRefusesNothing) {
   EXPECT_GT(imported("nemo", "run: {name: llama_distilled_retro}\n" + nemo("")).parameters, 0);
   EXPECT_THAT(import_failure("nemo", nemo("  kd_teacher_restore_from_path: ???\n")).lines,
-              ElementsAre(HasSubstr("learning from another model")));
+              ElementsAre(HasSubstr("does not say what model the teacher is")));
   // The program that reads it stops without a teacher.
-  EXPECT_EQ(import_failure("nemo", nemo("  kd_teacher_restore_from_path: null\n")).codes, "E130");
+  ImportRequest r = request("nemo", nemo("  kd_teacher_restore_from_path: null\n"));
+  EXPECT_EQ(testing::failure_of([&] { import_run(r); }).codes, "E332");
+  r.set = {{"distill", "llama3-8b"}};
+  EXPECT_EQ(value_of(import_run(r), "distill"), "llama3-8b");
   EXPECT_GT(imported("nemo", nemo("  virtual_prompt_style: null\n  dec_cross_attention: null\n"))
                 .parameters,
             0);

@@ -350,7 +350,6 @@ TEST(ImportMegatron, TrainingOfAnotherKindIsRefusedByName) {
     return import_failure("megatron-args", "pretrain_gpt.py " + kSmall + arguments).lines;
   };
   EXPECT_THAT(lines("--perform-rl-step"), ElementsAre(HasSubstr("preferences or rewards")));
-  EXPECT_THAT(lines("--export-kd-teacher-load x"), ElementsAre(HasSubstr("another model")));
   EXPECT_EQ(unknown(with("--rl-partial-rollouts")), "");
   const std::string test =
       "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n"
@@ -553,9 +552,22 @@ TEST(ImportMegatronDeepSpeed, ModelsOfForksHaveNamesOfTheirOwn) {
             "zb-h1");
 }
 
-TEST(ImportMegatronDeepSpeed, TeachersAndFrozenPartsAreRefusedByName) {
-  for (const std::string argument : {"--kd", "--num-layers-teacher 24", "--freeze-LM", "--llm-tp 2",
-                                     "--experimental-attention-variant gated_delta_net"})
+// It is in a checkpoint, and the scenario may say it.
+TEST(ImportMegatron, TheTeacherIsAskedFor) {
+  for (const std::string argument :
+       {"--export-kd-teacher-load x", "--kd", "--num-layers-teacher 24"}) {
+    ImportRequest r = request("megatron-args", "pretrain_gpt.py " + kSmall + argument);
+    const auto open = testing::failure_of([&] { import_run(r); });
+    EXPECT_THAT(open.lines, ElementsAre(HasSubstr("does not say what model the teacher is")));
+    EXPECT_THAT(open.all.front().help, HasSubstr("-s distill=PRESET states it"));
+    r.set = {{"distill", "{teacher: {preset: gpt3-1.3b, vocab_size: 50257}}"}};
+    EXPECT_EQ(value_of(import_run(r), "distill.teacher.preset"), "gpt3-1.3b") << argument;
+  }
+}
+
+TEST(ImportMegatronDeepSpeed, FrozenPartsAreRefusedByName) {
+  for (const std::string argument :
+       {"--freeze-LM", "--llm-tp 2", "--experimental-attention-variant gated_delta_net"})
     EXPECT_THAT(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + argument).lines,
                 ElementsAre(HasSubstr("not supported yet: ")))
         << argument;
