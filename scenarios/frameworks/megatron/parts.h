@@ -8,6 +8,7 @@
 
 #include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/frameworks/import_draft.h"
+#include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/program.h"
 
 namespace stepcast {
