@@ -53,7 +53,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   // `repeated`: of a file of another tool, whose anchors, tags and repeated keys are taken; null:
   // of a scenario, where they are refused.
-  TreeBuilder(Problems& problems, const SourceRef& source, std::vector<Member>* repeated)
+  TreeBuilder(Problems& problems, const SourceRef& source, std::vector<RepeatedKey>* repeated)
       : problems_(problems), source_(source), text_(source->text), repeated_(repeated) {}
 
   // Nothing if what was meant cannot be told.
@@ -253,8 +253,11 @@ class TreeBuilder : public YAML::EventHandler {
         continue;
       }
       repeated[order[i]] = true;
-      if (repeated_ != nullptr && to_flow(m.value) == to_flow(v.members[order[first]].value)) {
-        repeated_->push_back(m);
+      if (repeated_ != nullptr) {
+        Member& kept = v.members[order[first]];
+        const bool changes = to_flow(m.value) != to_flow(kept.value);
+        repeated_->push_back({m.key, m.key_mark, changes});
+        if (changes) kept = m;
         continue;
       }
       const Mark& earlier = v.members[order[first]].key_mark;
@@ -299,7 +302,7 @@ class TreeBuilder : public YAML::EventHandler {
   Problems& problems_;
   SourceRef source_;
   const std::string& text_;
-  std::vector<Member>* repeated_;
+  std::vector<RepeatedKey>* repeated_;
   std::map<YAML::anchor_t, Anchored> anchored_;
   std::vector<Open> stack_;
   Value root_;
@@ -359,7 +362,7 @@ std::string advice(std::string_view line, std::string_view error) {
 
 namespace {
 
-Value parse_text(Problems& problems, const SourceRef& source, std::vector<Member>* repeated) {
+Value parse_text(Problems& problems, const SourceRef& source, std::vector<RepeatedKey>* repeated) {
   const std::string& text = source->text;
   if (text.size() > kMostBytes) {
     problems.add(
@@ -400,7 +403,7 @@ Value parse_yaml(Problems& problems, const SourceRef& source) {
 }
 
 Value parse_foreign_yaml(Problems& problems, const SourceRef& source,
-                         std::vector<Member>& repeated) {
+                         std::vector<RepeatedKey>& repeated) {
   return parse_text(problems, source, &repeated);
 }
 

@@ -20,11 +20,18 @@ inline constexpr size_t kMostNesting = 64;
 // on.
 Value parse_yaml(Problems& problems, const SourceRef& source);
 
+// A key that a mapping has had before.
+struct RepeatedKey {
+  std::string key;
+  Mark mark;
+  bool changes = false;  // its value is another one, which counts
+};
+
 // The same for a file of another tool, which may have what a scenario may not: anchors and aliases,
-// `<<` of mappings, tags (they are skipped), and a key that is repeated with one value, of which
-// the later ones go to `repeated`.
+// `<<` of mappings, tags (they are skipped), and a key that is repeated, whose last value counts,
+// as it does for PyYAML and Python's json.
 Value parse_foreign_yaml(Problems& problems, const SourceRef& source,
-                         std::vector<Member>& repeated);
+                         std::vector<RepeatedKey>& repeated);
 
 // Adds a text that is part of the library, of a preset or of defaults, as a source, and parses it.
 // That is done once in a process, as the text never changes: callers get copies.  Safe to call from

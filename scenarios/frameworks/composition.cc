@@ -251,9 +251,10 @@ class Composition {
     package = package_of(e, outer, package_of_header(*text));
     if (static_cast<size_t>(std::ranges::count(package, '.')) + 1 > kMostNesting)
       return stop("E105", fmt::format("nested deeper than {} levels", kMostNesting), e.mark, {});
-    std::vector<Member> repeated;
+    std::vector<RepeatedKey> repeated;
     Value other =
         parse_foreign_yaml(in_.problems, in_.problems.add_source({path, *text}), repeated);
+    note_repeated(in_, repeated);
     if (other.is_mapping())
       compose(std::move(other), path.substr(0, path.rfind('/') + 1), package, depth + 1);
     else if (other.kind != Value::Kind::null)

@@ -27,11 +27,13 @@ void axolotl_parts(Importing& i) {
   };
   if (const std::string adapter = i.a.word("adapter"); !adapter.empty())
     refuse("adapter", "adapters of low rank");
+  if (i.a.given("hatchery.lora_rank")) refuse("hatchery.lora_rank", "adapters of low rank");
   if (!i.a.word("rl").empty()) refuse("rl", "training by preferences or rewards");
   for (const char* name : {"reward_model", "process_reward_model"})
     if (i.a.flag(name)) refuse(name, "training by preferences or rewards");
   if (!i.a.words("unfrozen_parameters").empty())
     refuse("unfrozen_parameters", "training of a part of the parameters");
+  if (i.a.given("lisa_n_layers")) refuse("lisa_n_layers", "training of a part of the parameters");
 }
 
 int64_t axolotl_size(const Importing& i, const char* name) {
@@ -135,6 +137,10 @@ void axolotl_sharding(Importing& i) {
 }
 
 void axolotl_precision(Importing& i) {
+  // Weights that are stored quantized, unless they are no longer so when they are trained.
+  if (i.a.given("model_quantization_config") &&
+      !i.a.flag("model_quantization_config_kwargs.dequantize"))
+    i.draft.left_out(i.a.why("model_quantization_config"));
   const std::string bf16 = lower_case(i.a.word("bf16", "auto"));
   const std::string fp16 = lower_case(i.a.word("fp16", "false"));
   const bool in_bf16 = bf16 == "auto" || bf16 == "true" || bf16 == "full";
@@ -166,10 +172,23 @@ struct AxolotlAdam {
 constexpr std::string_view kWholeEmbedding =
     "the moments of embeddings, which bitsandbytes keeps in fp32, count as 8 bits";
 constexpr std::string_view kOfFourBits = "its moments of 4 bits count as 8 bits";
+constexpr std::string_view kKahan =
+    "what it keeps of the sums in bf16, one more number a parameter, is left out";
+constexpr std::string_view kAsAdam = "it has as many states as Adam, and counts as it";
 constexpr AxolotlAdam kAxolotlAdam[] = {
     {"adamw_torch"},
     {"adamw_torch_fused"},
     {"adamw_hf"},
+    {"adamw_torch_xla"},
+    {"adamw_torch_npu_fused"},
+    // apex's keeps its moments in fp32 (apex/optimizers/fused_adam.py), and transformers has
+    // AnyPrecision's do so (trainer.py).
+    {"adamw_apex_fused", "fp32"},
+    {"adamw_anyprecision", "fp32"},
+    {"optimi_adamw", "", kKahan},
+    {"stable_adamw", "", kKahan},
+    {"adopt_adamw", "", kAsAdam},
+    {"schedule_free_adamw", "", kAsAdam},
     {"paged_adamw", "fp32"},
     {"paged_adamw_32bit", "fp32"},
     {"adamw_8bit", "int8", kWholeEmbedding},
@@ -190,7 +209,7 @@ void axolotl_optimizer(Importing& i) {
     return i.draft.set_text("optimizer.kind", kind, i.a.origin(name));
   i.draft.set_text("optimizer.kind", "adamw",
                    i.a.origin(name, "axolotl's default: adamw_torch_fused"));
-  if (kind == "adamw_torch_fused")
+  if (kind.ends_with("_fused"))
     i.draft.set_text("optimizer.kernel", "fused",
                      i.a.origin(name, "axolotl's default: adamw_torch_fused"));
   if (!adam->moments.empty())
@@ -222,6 +241,13 @@ constexpr CostArgument kAxolotl[] = {
     {"reward_model", "model"},
     {"process_reward_model", "model"},
     {"unfrozen_parameters", "model"},
+    {"lisa_n_layers", "model"},
+    {"hatchery.lora_rank", "model"},
+    {"model_quantization_config", "precision"},
+    {"model_quantization_config_kwargs.dequantize", "precision"},
+    {"qat", "precision", As::left_out("false")},        // rounds weights and activations
+    {"diffusion", "model", As::left_out("false")},      // attention to both sides
+    {"tiled_mlp", "recompute", As::left_out("false")},  // a sequence in pieces
     {"micro_batch_size", "batch.micro", As::code(axolotl_batch), "batch_size"},
     {"gradient_accumulation_steps", "batch.global"},
     {"sequence_len", "batch.seq"},
@@ -293,9 +319,15 @@ void import_axolotl(const ImportSources& in, const ImportCluster& cluster, Scena
   const auto says_something = [](const Member& m) {
     return m.value.kind != Value::Kind::null && m.value.text != "null";
   };
-  if (const Value* config = file.find("fsdp_config");
-      config != nullptr && std::ranges::any_of(config->members, says_something))
-    arguments.push_back({"fsdp_config", "fsdp_config", word_value("true", {})});
+  for (const char* section : {"fsdp_config", "qat", "diffusion"}) {
+    const Value* v = file.find(section);
+    if (v == nullptr || !std::ranges::any_of(v->members, says_something)) continue;
+    const std::string below = fmt::format("{}.", section);
+    // What a part that is left out is like does not matter.
+    if (std::string_view(section) != "fsdp_config")
+      std::erase_if(arguments, [&](const Argument& a) { return a.name.starts_with(below); });
+    arguments.push_back({section, section, word_value("true", {})});
+  }
   const ArgumentReader reader(kAxolotl, "axolotl", arguments, in.problems);
   counts.add(reader);
   Importing importing{reader, in, cluster, draft};

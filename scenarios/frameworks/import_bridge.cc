@@ -299,7 +299,7 @@ void draft_megatron_file(std::vector<Argument> arguments, const ImportSources& i
   }
   const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
   counts.add(reader);
-  draft_megatron(reader, {}, cluster, draft, has_model);
+  draft_megatron(reader, {}, in, cluster, draft, has_model);
 }
 
 void refuse_peft(const Value& file, const ImportSources& in) {

@@ -251,6 +251,42 @@ std::span<const CostArgument> deepspeed_arguments() {
   return kRows;
 }
 
+// A word that a script replaces before DeepSpeed reads the file: CONFIG_BATCH_SIZE.
+bool is_placeholder(const Argument& a) {
+  constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const std::string& text = a.value.text;
+  if (!a.value.is_scalar() || text.size() < 3 || a.name == "optimizer.type") return false;  // LAMB
+  return kCapitals.find(text.front()) != std::string_view::npos &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+}
+
+// Fills in what is given after the file as NAME=VALUE, and asks for the others that change the
+// cost, but for those that the user states otherwise.  Adds E332.
+void fill_in(std::vector<Argument>& arguments, const ImportSources& in) {
+  std::vector<std::string> open;
+  Mark first;
+  std::erase_if(arguments, [&](Argument& a) {
+    if (!is_placeholder(a)) return false;
+    const std::string assigned = a.value.text + "=";
+    const auto given = std::ranges::find_if(
+        in.given, [&](const std::string& word) { return word.starts_with(assigned); });
+    if (given != in.given.end()) {
+      a.value = word_value(given->substr(assigned.size()), a.value.mark);
+      return false;
+    }
+    const auto rows = deepspeed_arguments();
+    const auto row = std::ranges::find(rows, a.name, &CostArgument::name);
+    if (row == rows.end() || in.states_any_of(row->path)) return true;
+    if (open.empty()) first = a.value.mark;
+    if (std::ranges::find(open, a.value.text) == open.end()) open.push_back(a.value.text);
+    return true;
+  });
+  if (open.empty()) return;
+  in.problems.add(
+      "E332", fmt::format("this file is a template: it does not say {}", fmt::join(open, ", ")),
+      first, 1, {}, fmt::format("give them after the file: {}=...", fmt::join(open, "=... ")));
+}
+
 }  // namespace
 
 std::span<const CostArgument> deepspeed_sharding() {
@@ -261,7 +297,10 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
                       ImportCounts& counts) {
   const Value file = read_mapping(in, in.file, "a configuration of DeepSpeed");
   if (in.problems.any()) return;
-  const ArgumentReader reader(deepspeed_arguments(), "deepspeed", flatten(file), in.problems);
+  std::vector<Argument> arguments = flatten(file);
+  fill_in(arguments, in);
+  if (in.problems.any()) return;
+  const ArgumentReader reader(deepspeed_arguments(), "deepspeed", arguments, in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1}, 1,
                            {}, "its configuration has train_batch_size, zero_optimization, ...");

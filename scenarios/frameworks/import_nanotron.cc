@@ -115,18 +115,85 @@ constexpr CostArgument kNanotron[] = {
     {"parallelism.recompute_layer", "recompute.granularity", As::code(nanotron_recompute)},
     {"parallelism.moe_layer_recompute", "recompute.modules"},
     {"model.ddp_bucket_cap_mb", "overlap.bucket", As::code(nanotron_bucket)},
+    // Trains with a model beside it that only runs forward.
+    {"doremi.ref_model_resume_checkpoint_path", "distill", As::left_out("none")},
     {"parallelism.tp_recompute_allgather", "recompute", As::left_out("true")},
     {"model.make_vocab_size_divisible_by", "model.vocab_size", As::left_out("1|128")},
 };
+
+// A member of a mapping that is made up here.
+Member made_up(const char* key, std::string text, const Mark& mark) {
+  return {key, mark, word_value(std::move(text), mark)};
+}
+
+// `moe_config` as the keys that transformers' Qwen2MoE has for the same; what it does not say has
+// the defaults of MoEConfig (config/models_config.py).
+void add_experts(const Value& experts, Value& config) {
+  struct Row {
+    const char *theirs, *ours, *fallback;
+  };
+  constexpr Row kRows[] = {
+      {"num_experts", "num_experts", "8"},
+      {"top_k", "num_experts_per_tok", "2"},
+      {"moe_intermediate_size", "moe_intermediate_size", "1408"},
+      {"shared_expert_intermediate_size", "shared_expert_intermediate_size", "5632"}};
+  const Value* shares = experts.find("enable_shared_expert");
+  const bool shared = shares != nullptr && shares->text == "true";
+  for (const Row& row : kRows) {
+    const Value* v = experts.find(row.theirs);
+    const bool of_shared = std::string_view(row.ours).starts_with("shared");
+    if (of_shared && !shared)
+      config.members.push_back(made_up(row.ours, "0", experts.mark));
+    else if (v == nullptr)
+      config.members.push_back(made_up(row.ours, row.fallback, experts.mark));
+    else
+      config.members.push_back({row.ours, v->mark, *v});
+  }
+  const Value* layers = experts.find("layers");  // those with experts; -1: all of them
+  const Value* all = config.find("num_hidden_layers");
+  const int64_t count = all == nullptr ? 0 : python_whole(all->text).value_or(0);
+  if (layers == nullptr || layers->items.empty() || layers->items.front().text == "-1" ||
+      count > kMostRanks)
+    return;
+  Value dense;
+  dense.kind = Value::Kind::sequence;
+  dense.mark = layers->mark;
+  for (int64_t layer = 0; layer < count; ++layer) {
+    const std::string index = fmt::format("{}", layer);
+    if (std::ranges::find(layers->items, index, &Value::text) == layers->items.end())
+      dense.items.push_back(word_value(index, layers->mark));
+  }
+  if (!dense.items.empty())
+    config.members.push_back({"mlp_only_layers", layers->mark, std::move(dense)});
+}
+
+// Keys of model_config that transformers does not have, and that hardly change the cost.
+constexpr std::string_view kOfNanotron[] = {
+    "_fused_rms_norm",          "_fused_rotary_emb",  "_use_doc_masking",   "_use_qkv_packed",
+    "flex_attention_mask",      "interleaved_rotary", "log_attn_probs",     "no_rope_layer",
+    "ring_attn_heads_k_stride", "rope_interleaved",   "z_loss_coefficient", "z_loss_enabled"};
 
 // model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
 Value config_of(const Value& model_config) {
   Value config;
   config.kind = Value::Kind::mapping;
   config.mark = model_config.mark;
+  const Value* experts = model_config.find("moe_config");
+  const bool has_experts = experts != nullptr && experts->is_mapping();
+  const Value* qwen = model_config.find("is_qwen2_config");
+  const bool is_qwen = qwen != nullptr && qwen->text == "true";
+  // Of nanotron's Qwen2 the key of all biases is that of Q, K and V, and off by default
+  // (models/qwen.py); transformers' Qwen2 always has them.
+  if (is_qwen && model_config.find("attention_bias") == nullptr)
+    config.members.push_back(made_up("qkv_bias", "false", qwen->mark));
   for (const Member& m : model_config.members) {
-    if (m.key != "is_llama_config" && m.key != "is_qwen2_config" &&
-        m.key != "is_starcoder2_config") {
+    if (m.key == "moe_config" && has_experts) continue;
+    if (std::ranges::find(kOfNanotron, m.key) != std::end(kOfNanotron)) continue;
+    if (is_qwen && m.key == "attention_bias") {
+      config.members.push_back({"qkv_bias", m.key_mark, m.value});
+      continue;
+    }
+    if (!m.key.starts_with("is_") || !m.key.ends_with("_config")) {
       config.members.push_back(m);
       continue;
     }
@@ -134,8 +201,10 @@ Value config_of(const Value& model_config) {
     Member type = m;
     type.key = "model_type";
     type.value.text = m.key.substr(3, m.key.size() - 10);
+    if (has_experts && is_qwen) type.value.text = "qwen2_moe";
     config.members.push_back(std::move(type));
   }
+  if (has_experts) add_experts(*experts, config);
   return config;
 }
 
@@ -152,6 +221,10 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
+  // Tokens that attend within their document alone attend to fewer.
+  if (const Value* masks = model_config->find("_use_doc_masking");
+      masks != nullptr && masks->text == "true")
+    draft.left_out("_use_doc_masking true");
   const Value config = config_of(*model_config);
   const auto of_config = draft_config_model(config, in, draft, counts);
   if (!of_config) return;

@@ -270,18 +270,28 @@ class NemoFile {
     struct Part {
       std::string_view key, part;
     };
+    constexpr std::string_view kTeacher = "learning from another model";
     constexpr std::array<Part, 7> kParts{
         {{"model.hyena.", "layers of convolutions (Hyena)"},
          {"model.retro.", "retrieval (RETRO)"},
          {"model.dec_cross_attention", "retrieval (RETRO)"},
          {"model.virtual_prompt_style", "training of a part of the parameters"},
-         {"model.kd_teacher_restore_from_path", "learning from another model"},
+         {"model.kd_teacher_restore_from_path", kTeacher},
          {"model.data.hard_negatives_to_train", "training of embeddings by pairs of texts"},
          {"model.output_sequence", "training by preferences or rewards"}}};
     std::vector<std::string_view> refused;
     const auto refuse = [&](std::string_view part, const Argument& a) {
       if (std::find(refused.begin(), refused.end(), part) != refused.end()) return;
       refused.push_back(part);
+      if (part == kTeacher) {  // in a checkpoint
+        if (!in_.states_any_of("distill"))
+          in_.problems.add(
+              "E332",
+              fmt::format("'{}': the file does not say what model the teacher is", a.written),
+              a.value.mark, 1, {},
+              "-s distill=PRESET states it; it has the vocabulary of the model that learns");
+        return;
+      }
       in_.problems.add("E130", fmt::format("not supported yet: {} ({})", part, a.written),
                        a.value.mark, 1, {},
                        "what is forecast trains all parameters of a decoder or of T5 on one loss");
@@ -496,9 +506,10 @@ void add_trained_model(Value& file, const ImportSources& in, ScenarioDraft& draf
     const std::string path = fmt::format("training/{}/{}.yaml", in.folder, candidate);
     const std::optional<std::string> text = in.files("../../" + path);
     if (!text) continue;
-    std::vector<Member> repeated;
+    std::vector<RepeatedKey> repeated;
     Value training =
         parse_foreign_yaml(in.problems, in.problems.add_source({path, *text}), repeated);
+    note_repeated(in, repeated);
     if (in.problems.any()) return;
     const Value* its_run = training.find("run");
     const Value* its_name = is_mapping(its_run) ? its_run->find("name") : nullptr;

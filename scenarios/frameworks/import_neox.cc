@@ -446,7 +446,7 @@ constexpr CostArgument kNeox[] = {
     {"pipe_parallel_size", "parallel.pp"},
     {"train_batch_size", "batch.global"},
     {"train_micro_batch_size_per_gpu", "batch.micro"},
-    {"gradient_accumulation_steps", "batch.global"},
+    {"gradient_accumulation_steps", "batch.global", As::input(), "gas"},  // of Pythia's files
     {"global_num_gpus", "cluster.nodes"},
     {"world_size", "cluster.nodes"},
     {"seq_length", "batch.seq", As::whole().needed()},

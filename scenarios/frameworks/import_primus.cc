@@ -67,6 +67,13 @@ class PrimusVariables {
   }
 
  private:
+  // "${NAME:"[0]*1+[1]*3"}": Primus reads such a text until it is none.
+  static std::string_view without_quotes(std::string_view text) {
+    const bool quoted = text.size() > 1 && text.front() == text.back() &&
+                        (text.front() == '"' || text.front() == '\'');
+    return quoted ? text.substr(1, text.size() - 2) : text;
+  }
+
   std::string expand(std::string_view text) const {
     std::string result;
     while (true) {
@@ -79,8 +86,8 @@ class PrimusVariables {
       if (const auto value = given(inside.substr(0, colon)))
         result += *value;
       else
-        result +=
-            colon == inside.npos ? text.substr(begin, end + 1 - begin) : inside.substr(colon + 1);
+        result += colon == inside.npos ? text.substr(begin, end + 1 - begin)
+                                       : without_quotes(inside.substr(colon + 1));
       text.remove_prefix(end + 1);
     }
   }
@@ -126,9 +133,10 @@ class PrimusTree {
     bytes_ += text->size();
     if (bytes_ > kMostTextOfPrimus)
       return fail("E106", "the files that this one names have more than 4 MiB together", mark, {});
-    std::vector<Member> repeated;
+    std::vector<RepeatedKey> repeated;
     const SourceRef source = in_.problems.add_source({"primus/configs/" + *name, *text});
     Value own = parse_foreign_yaml(in_.problems, source, repeated);
+    note_repeated(in_, repeated);
     if (in_.problems.any()) return {};
     if (own.kind == Value::Kind::null) return mapping();
     if (!own.is_mapping())
@@ -270,7 +278,6 @@ constexpr PrimusPart kPrimusParts[] = {
     {"patch_primus_pipeline", "schedules of Primus's own pipeline"},
     {"use_turbo_mega_moe", "experts in one kernel"},
     {"compress_ratios", "attention to compressed keys"},
-    {"linear_attention_freq", "linear attention"},
     {"kda_gate_lower_bound", "linear attention (KDA)"},
     {"use_megatron_fsdp", "Megatron's own FSDP"},
     {"use_custom_fsdp", "Megatron's own FSDP"},

@@ -188,7 +188,7 @@ std::string_view kind_of_file_or_refuse(const ImportRequest& request) {
       "name the kind: " + join(std::vector<std::string_view>(kKinds.begin(), kKinds.end()));
   // What is wrong with a text that looks like keys and values may be why.
   Problems as_yaml;
-  std::vector<Member> repeated;
+  std::vector<RepeatedKey> repeated;
   parse_foreign_yaml(as_yaml, as_yaml.add_source({request.file, without_mark(request.text)}),
                      repeated);
   if (as_yaml.any() && request.text.find(": ") != std::string::npos) {
@@ -344,15 +344,21 @@ std::string ImportSources::stated(std::string_view path) const {
   return {};
 }
 
+void note_repeated(const ImportSources& in, const std::vector<RepeatedKey>& repeated) {
+  if (in.warnings == nullptr) return;
+  for (const RepeatedKey& r : repeated)
+    in.warnings->push_back(
+        fmt::format("'{}' is given again in line {}{}, with {}", r.key, r.mark.line,
+                    r.mark.source == in.file ? "" : fmt::format(" of {}", r.mark.source->name),
+                    r.changes ? "another value, which counts" : "the same value"));
+}
+
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what) {
   const bool clean = !in.problems.any();
-  std::vector<Member> repeated;
+  std::vector<RepeatedKey> repeated;
   Value value = parse_foreign_yaml(in.problems, source, repeated);
   read_old_numbers(value);
-  for (const Member& m : repeated)
-    if (in.warnings != nullptr)
-      in.warnings->push_back(fmt::format("'{}' is given again in line {}, with the same value",
-                                         m.key, m.key_mark.line));
+  note_repeated(in, repeated);
   if (value.is_mapping()) return value;
   if (clean && !in.problems.any())
     in.problems.add("E330",

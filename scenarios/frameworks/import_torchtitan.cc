@@ -411,6 +411,20 @@ std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
   return t->layers;
 }
 
+// The model that the user states, as a mapping.
+Value stated_model(const ImportSources& in) {
+  const char* path = in.states("model") ? "model" : "model.preset";
+  const SourceRef source =
+      in.problems.add_source({fmt::format("--set {}", path), in.stated(path), Source::Kind::set});
+  Value stated = parse_yaml(in.problems, source);
+  if (stated.is_mapping()) return stated;
+  Value model;
+  model.kind = Value::Kind::mapping;
+  model.mark = stated.mark;
+  model.members.push_back({"preset", stated.mark, std::move(stated)});
+  return model;
+}
+
 }  // namespace
 
 void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
@@ -426,6 +440,9 @@ void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
   if (in.config != nullptr) {
     model = read_mapping(in, in.config, "a config.json");
     if (in.problems.any() || !draft_config_model(model, in, draft, counts)) return;
+  } else if (in.states("model") || in.states("model.preset")) {
+    model = stated_model(in);
+    if (in.problems.any()) return;
   } else {
     const std::string name = preset_of(reader.word("model.name"), reader.word("model.flavor"));
     const Origin origin{fmt::format("{}, {}", reader.why("model.name"), reader.why("model.flavor")),
@@ -446,12 +463,14 @@ void draft_torchtitan(const Value& file, int64_t gpus, const ImportSources& in,
                              origin.text));
     } else if (!reader.given("model.name")) {
       return in.problems.add("E332", "the file names no model (model.name, model.flavor)",
-                             {in.file, 1, 1}, 1, {}, "--model config.json names its sizes");
+                             {in.file, 1, 1}, 1, {},
+                             "--model config.json names its sizes, or -s model=PRESET");
     } else {
       return in.problems.add(
           "E332", fmt::format("the sizes of the model '{}' are not known", name),
           reader.mark("model.name"), 1, {},
-          "--model config.json names them; models that make pictures are not simulated");
+          "--model config.json names them, or -s model=PRESET; models that make pictures are not "
+          "simulated");
     }
   }
   const std::optional<int64_t> layers = layers_of(model, in);

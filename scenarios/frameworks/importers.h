@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/frameworks/import_draft.h"
 #include "scenarios/frameworks/import_run.h"
@@ -97,6 +98,8 @@ void draft_rows(Importing& i);
 
 // Numbers as YAML 1.1 has them, which PyYAML reads, become decimal: 020 and 0x10 are 16.
 void read_old_numbers(Value& value);
+// Warns of the keys that a file has more than once.
+void note_repeated(const ImportSources& in, const std::vector<RepeatedKey>& repeated);
 // The file as a mapping.  Adds a problem and returns an empty mapping if it is none.
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what);
 // A scalar.

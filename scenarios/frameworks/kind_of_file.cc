@@ -37,11 +37,10 @@ bool is_mapping_at(const Value& v, std::string_view key) {
 
 // Names by which Megatron's arguments are kept in YAML and JSON.
 bool has_arguments(const Value& v) {
-  for (const Member& m : v.members)
-    if (m.key == "--num-layers" || m.key == "--hidden-size" || m.key == "num-layers" ||
-        m.key == "num_layers" || m.key == "hidden-size" || m.key == "--micro-batch-size")
-      return true;
-  return false;
+  return std::any_of(v.members.begin(), v.members.end(), [](const Member& m) {
+    return m.key.starts_with("--") || m.key == "num-layers" || m.key == "num_layers" ||
+           m.key == "hidden-size";
+  });
 }
 
 bool is_scenario(const Value& v) {
@@ -94,7 +93,7 @@ bool is_nemo_launcher(const Value& v) {
                      [](const Value& item) { return item.find("training") != nullptr; });
 }
 
-std::string_view kind_of_mapping(const Value& v) {
+std::string_view kind_of_mapping(const Value& v, bool is_json) {
   if (has_key(v, {"distributed_type"})) return "accelerate";
   if (is_nemo_launcher(v)) return "nemo";
   if (is_primus(v)) return "primus";
@@ -107,7 +106,8 @@ std::string_view kind_of_mapping(const Value& v) {
       has_key(v, {"fp16", "bf16", "optimizer", "steps_per_print"}))
     return "deepspeed";
   for (const std::string_view section : {"MODEL_ARGS", "model_args", "arguments", "args"})
-    if (is_mapping_at(v, section)) return "megatron-args";
+    if (const Value* at = v.find(section); at != nullptr && has_arguments(*at))
+      return "megatron-args";
   if (other_purpose_of_nemo(v)) return "nemo";  // which refuses it by name
   const Value* model = v.find("model");
   if (model != nullptr && is_mapping_at(*model, "model_config")) return "nanotron";
@@ -117,13 +117,19 @@ std::string_view kind_of_mapping(const Value& v) {
     return "torchtitan";
   if (model != nullptr && model->is_mapping())
     if (const std::string_view kind = kind_of_sections(v, *model); !kind.empty()) return kind;
-  // Beside a trainer they name a model for a program.
+  // Beside a trainer they name a model for a program.  In YAML, which transformers does not write,
+  // other tools have a model_type, too.
+  const bool names = has_key(v, {"model_type", "architectures", "text_config", "llm_config"});
+  const bool sizes = has_key(v, {"hidden_size", "n_embd", "d_model"});
+  const bool layers = has_key(v, {"num_hidden_layers", "n_layer"});
   if (!is_mapping_at(v, "trainer") &&
-      (has_key(v, {"model_type", "architectures", "text_config", "llm_config"}) ||
-       (has_key(v, {"hidden_size", "n_embd", "d_model"}) &&
-        has_key(v, {"num_hidden_layers", "n_layer", "num_attention_heads"}))))
+      (is_json ? names || (sizes && (layers || has_key(v, {"num_attention_heads"})))
+               : sizes && layers))
     return "hf";
-  return has_arguments(v) ? "megatron-args" : "";
+  // The model of NeMo's or Primus's file without the file.
+  const bool is_part = has_key(v, {"bases", "activation"}) || is_mapping_at(v, "tokenizer") ||
+                       is_mapping_at(v, "optim") || is_mapping_at(v, "data");
+  return has_arguments(v) && !is_part ? "megatron-args" : "";
 }
 
 // "[training]" alone on its line, and "seq_len = 8192" somewhere.
@@ -149,7 +155,7 @@ bool looks_like_toml(std::string_view text) {
 // A parsed text, whatever is wrong with it; nothing if it is no mapping.
 Value mapping_of(const std::string& text) {
   Problems problems;
-  std::vector<Member> repeated;
+  std::vector<RepeatedKey> repeated;
   const SourceRef source = problems.add_source({"text", text});
   if (looks_like_toml(text)) return parse_toml(problems, source);
   return parse_foreign_yaml(problems, source, repeated);
@@ -170,7 +176,8 @@ std::string_view kind_of_unmarked(const std::string& text) {
   if (!script) {
     if (const std::string_view log = kind_of_log(text); !log.empty()) return log;
     if (v.is_mapping()) {
-      const std::string_view kind = kind_of_mapping(v);
+      const size_t first = text.find_first_not_of(" \t\r\n");
+      const std::string_view kind = kind_of_mapping(v, first != text.npos && text[first] == '{');
       if (!kind.empty() || !mentions(text, "--num-layers")) return kind;
     }
   }

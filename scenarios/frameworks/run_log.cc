@@ -41,19 +41,20 @@ bool is_titan_step(std::string_view line) {
   return has_word(line, kTitanRate) && has_word(line, "step:") && !has(line, "validate");
 }
 
-// The number after `label` in the line, and where it stands.
+// The number after the first `label` in the line, from `from` on, and where it stands.
 struct Found {
   double value = 0;
   bool readable = false;
   size_t at = 0, length = 0;
 };
-std::optional<Found> number_after(std::string_view line, std::string_view label) {
-  const size_t begin = line.find(label);
+std::optional<Found> number_after(std::string_view line, std::string_view label, size_t from = 0) {
+  const size_t begin = line.find(label, from);
   if (begin == std::string_view::npos) return {};
   Found f;
   f.at = begin + label.size();
   while (f.at < line.size() && line[f.at] == ' ') ++f.at;
-  const size_t end = std::min(line.find_first_of(" |\x1b", f.at), line.size());
+  // Where ranks write at once, a number may be followed by the next rank's "[Rank 3]".
+  const size_t end = std::min(line.find_first_of(" |[\x1b", f.at), line.size());
   f.length = end - f.at;
   std::string text(line.substr(f.at, f.length));
   std::erase(text, ',');  // torchtitan groups digits by thousands
@@ -119,9 +120,11 @@ class StepReader {
   }
 
  private:
-  // Nothing where `label` is not in the line; adds E331 for what cannot be a measurement.
-  std::optional<double> figure(std::string_view line, std::string_view label, double most) {
-    const std::optional<Found> f = number_after(line, label);
+  // Nothing where `label` is not in the line from there on; adds E331 for what cannot be a
+  // measurement.
+  std::optional<double> figure(std::string_view line, std::string_view label, double most,
+                               size_t from = 0) {
+    const std::optional<Found> f = number_after(line, label, from);
     if (!f) return {};
     if (f->readable && f->value < most) return f->value;
     problems_.add("E331", "this is no number that a measurement can be",
@@ -149,12 +152,17 @@ class StepReader {
   void read_memory(std::string_view line) {
     constexpr double kMebibyte = 1024.0 * 1024.0;  // what Megatron calls MB
     constexpr double kMostMebibytes = 1e9;
-    const auto raise = [&](double& most, const char* label) {
-      most = std::max(most, kMebibyte * figure(line, label, kMostMebibytes).value_or(0));
+    const auto raise = [&](double& most, size_t begin, size_t end, const char* label) {
+      const auto mebibytes = figure(line.substr(0, end), label, kMostMebibytes, begin);
+      most = std::max(most, kMebibyte * mebibytes.value_or(0));
     };
-    if (has(line, "memory (MB)")) {
-      raise(most_, "max allocated:");
-      raise(most_reserved_, "max reserved:");
+    // Ranks that write at once may share a line.
+    constexpr std::string_view kMemory = "memory (MB)";
+    for (size_t at = line.find(kMemory); at != line.npos;) {
+      const size_t next = line.find(kMemory, at + 1);
+      raise(most_, at, next, "max allocated:");
+      raise(most_reserved_, at, next, "max reserved:");
+      at = next;
     }
     if (has(line, kNemoStep))
       most_ = std::max(most_, figure(line, "max_memory_allocated:", 1e15).value_or(0));

@@ -122,7 +122,16 @@ constexpr CostArgument kMegatron[] = {
     {"encoder_pipeline_model_parallel_size", "model"},
     {"t5_swiglu", "model"},
     {"use_bnb_optimizer", "optimizer", As::left_out("false")},
-    {"experimental_attention_variant", "model"},
+    // Layers that mix tokens by a recurrence (megatron/core/models/gpt/
+    // experimental_attention_variant_module_specs.py).
+    {"experimental_attention_variant", "model.linear_mixer"},
+    {"linear_attention_freq", "model.full_attention_interval"},
+    {"linear_conv_kernel_dim", "model.linear_conv_kernel_dim"},
+    {"linear_key_head_dim", "model.linear_key_head_dim"},
+    {"linear_value_head_dim", "model.linear_value_head_dim"},
+    {"linear_num_key_heads", "model.linear_num_key_heads"},
+    {"linear_num_value_heads", "model.linear_num_value_heads"},
+    {"attention_output_gate", "model.attn_output_gate"},
     {"embed_layernorm", "model", As::left_out("false")},
     {"use_checkpoint_args", "model", As::left_out("false")},
     {"language_model_type", "model", As::left_out("none|gpt")},
@@ -453,7 +462,7 @@ void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
                            "read are a script or command line, the list that Megatron prints, and "
                            "YAML or JSON of names and values");
   counts.add(reader);
-  draft_megatron(reader, program, cluster, draft);
+  draft_megatron(reader, program, in, cluster, draft);
   // Megatron-LM itself does not train them so.
   if (reader.flag("deepspeed") && reader.whole("num_experts", 0) > 1 &&
       reader.whole("tensor_model_parallel_size", 1) > 1 && !reader.flag("sequence_parallel"))

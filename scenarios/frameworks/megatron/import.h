@@ -22,9 +22,10 @@ std::span<const CostArgument> megatron_arguments();
 
 // The whole scenario; the model is left to the caller if it is not in the arguments.  Adds E130 and
 // E336 for what is not forecast, E331 for values that cannot be, E332 for arguments that are
-// missing or exclude each other.
+// missing, and that the user does not state, or exclude each other.
 void draft_megatron(const ArgumentReader& arguments, const CalledProgram& program,
-                    const ImportCluster& cluster, ScenarioDraft& draft, bool with_model = true);
+                    const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                    bool with_model = true);
 
 // The scenario of a file that says the layout in Megatron's arguments, and the model too or leaves
 // it to --model's config.json.  Adds E332 where neither says it.

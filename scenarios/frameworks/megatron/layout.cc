@@ -177,7 +177,9 @@ class LayoutDraft {
   }
 
   void write_written_layout() {
-    const std::string layout = a_.word("pipeline_model_parallel_layout");
+    std::string layout = a_.word("pipeline_model_parallel_layout");
+    // Files that a shell reads once more have backslashes before '|', '(' and ')'.
+    std::erase(layout, '\\');
     draft_.set_text("parallel.layout", layout, a_.origin("pipeline_model_parallel_layout"));
     try {
       // parse_stage_layout() counts the stages; it need not understand the letter m.
@@ -268,8 +270,9 @@ class LayoutDraft {
     else if (a_.given("max_position_embeddings"))
       draft_.assume("batch.seq", fmt::format("{}", a_.whole("max_position_embeddings", 1)),
                     "the file does not say --seq-length");
-    else
-      a_.problems().add("E332", "the file does not say --seq-length", {});
+    else if (!s_.in.states_any_of("batch.seq"))
+      a_.problems().add("E332", "the file does not say --seq-length", {}, 1, {},
+                        "-s batch.seq=N states it");
     for (const char* name : {"rampup_batch_size", "step_batch_size_schedule"})
       if (a_.given(name))
         draft_.note(fmt::format("{}: the forecast is of the full batch", a_.why(name)));

@@ -34,12 +34,15 @@ class ModelDraft {
     if (clean && a_.problems().any()) return;
     if (hybrid_)
       draft_.set_text("model.model_type", "nemotron_h", hybrid_->why);
+    else if (is_gated_delta_net(a_.word("experimental_attention_variant")))
+      write_recurrent_layers();
     else
       draft_.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
     write_sizes();
     if (layers_ < 1 || hidden_ < 1) return;
     write_kind();
     if (hybrid_) write_hybrid();
+    if (recurrent_) write_mixers();
     write_vocabulary();
     write_window();
     write_latent_attention();
@@ -53,12 +56,19 @@ class ModelDraft {
   // A size that Megatron requires as well.
   int64_t needed(const char* name, const char* key) {
     if (!a_.given(name)) {
+      const std::optional<int64_t> stated = python_whole(sizes_.in.stated(key));
+      if (stated && *stated >= 1 && *stated <= kMostSize) {
+        draft_.set(key, *stated, "-s");
+        return *stated;
+      }
       const bool in_checkpoint = a_.flag("use_checkpoint_args");
+      const std::string how = fmt::format("-s {}=N states it", key);
       a_.problems().add("E332", fmt::format("the file does not say --{}", dashes(name)),
                         in_checkpoint ? a_.mark("use_checkpoint_args") : Mark{}, 1, {},
                         in_checkpoint ? "--use-checkpoint-args takes it from the checkpoint, which "
-                                        "is not read: state it"
-                                      : "");
+                                        "is not read: " +
+                                            how
+                                      : how);
       return 0;
     }
     const std::optional<int64_t> size = a_.whole(name);
@@ -98,6 +108,49 @@ class ModelDraft {
     else
       draft_.set("model.num_key_value_heads", heads, "every head has keys of its own");
     copy("kv_channels", "model.head_dim");
+    if (recurrent_ && !a_.given("kv_channels") && heads > 0)
+      draft_.set("model.head_dim", hidden_ / heads,
+                 "Megatron's default: --hidden-size / --num-attention-heads");
+  }
+
+  // The families with such layers, whose defaults are those of a model of its own.
+  void write_recurrent_layers() {
+    const char* variant = "experimental_attention_variant";
+    recurrent_ = true;
+    const bool experts = a_.whole("num_experts", 0) > 1;
+    draft_.set_text("model.model_type", experts ? "qwen3_next" : "qwen3_5_text",
+                    a_.origin(variant));
+    const auto set = [&](const char* name, const char* key, int64_t fallback) {
+      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+    };
+    // TransformerConfig's defaults.
+    set("linear_conv_kernel_dim", "model.linear_conv_kernel_dim", 4);
+    set("linear_key_head_dim", "model.linear_key_head_dim", 128);
+    set("linear_value_head_dim", "model.linear_value_head_dim", 128);
+    set("linear_num_key_heads", "model.linear_num_key_heads", 16);
+    set("linear_num_value_heads", "model.linear_num_value_heads", 32);
+    draft_.set("model.use_qk_norm", a_.flag("qk_layernorm"), given_or_default("qk_layernorm"));
+    if (!experts) return;
+    draft_.set("model.shared_expert_intermediate_size",
+               a_.whole("moe_shared_expert_intermediate_size", 0),
+               given_or_default("moe_shared_expert_intermediate_size"));
+    draft_.set("model.shared_expert_gate", a_.flag("moe_shared_expert_gate"),
+               given_or_default("moe_shared_expert_gate"));
+  }
+
+  // --linear-attention-freq N: every N-th layer attends; a list has a 1 for each that does not.
+  void write_mixers() {
+    const char* name = "linear_attention_freq";
+    if (!a_.given(name))
+      return a_.problems().add("E332", "the file does not say --linear-attention-freq",
+                               a_.mark("experimental_attention_variant"), 1, {},
+                               "it says which layers attend");
+    std::string types;
+    for (const int64_t recurrent : pattern(name, true))
+      types += std::string(types.empty() ? "" : ", ") +
+               (recurrent != 0 ? "linear_attention" : "full_attention");
+    if (!types.empty())
+      draft_.set("model.layer_types", fmt::format("[{}]", types), a_.origin(name));
   }
 
   void write_layers() {
@@ -283,6 +336,9 @@ class ModelDraft {
     else if (type == "learned_absolute" && a_.given("seq_length"))
       draft_.set("model.max_position_embeddings", a_.whole("seq_length", 0),
                  a_.origin("seq_length"));
+    else if (const auto stated = python_whole(sizes_.in.stated("batch.seq"));
+             stated && *stated > 0 && type == "learned_absolute")
+      draft_.set("model.max_position_embeddings", *stated, "-s batch.seq");
   }
 
   // How many words the tokenizer has; `assumed` says why that is not certain, or is empty.
@@ -491,6 +547,7 @@ class ModelDraft {
   std::optional<Hybrid> hybrid_;
   int64_t layers_ = 0, hidden_ = 0, ffn_ = 0;
   bool gated_ = false;
+  bool recurrent_ = false;  // some layers are gated delta nets
 };
 
 }  // namespace

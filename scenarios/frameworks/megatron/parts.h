@@ -8,12 +8,14 @@
 
 #include "scenarios/frameworks/import_arguments.h"
 #include "scenarios/frameworks/import_draft.h"
+#include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/program.h"
 
 namespace stepcast {
 
 // What several parts need to know of the job.  Each part fills in what it finds out.
 struct MegatronSizes {
+  const ImportSources& in;
   CalledProgram program{};
   bool encodes_and_decodes = false;  // an encoder and a decoder are trained: T5
   bool sees_images = false;          // --seq-length is that of an encoder of images
@@ -26,6 +28,9 @@ struct MegatronSizes {
 
 // The argument that says that others are of Megatron-LM v2, of 2021 and early 2022; empty: none.
 std::string_view sign_of_version_2(const ArgumentReader& a);
+
+// Whether --experimental-attention-variant means gated delta nets beside attention.
+bool is_gated_delta_net(std::string_view variant);
 
 // Adds E336 where no model is trained, and E130 where something is that is not simulated.  Returns
 // whether there was any.

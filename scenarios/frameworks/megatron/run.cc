@@ -222,10 +222,10 @@ class RunDraft {
   }
 
   void write_offload() {
-    if (a_.flag("optimizer_cpu_offload"))
-      draft_.set("offload.optimizer",
-                 a_.given("optimizer_offload_fraction") ? a_.word("optimizer_offload_fraction")
-                                                        : std::string("1"),
+    const char* fraction = "optimizer_offload_fraction";
+    const bool moves = a_.flag("optimizer_cpu_offload");
+    if (moves && (!a_.given(fraction) || a_.real(fraction)))  // else it has been refused
+      draft_.set("offload.optimizer", a_.given(fraction) ? a_.word(fraction) : std::string("1"),
                  a_.origin("optimizer_cpu_offload"));
     if (const int64_t layers = a_.whole("cpu_offloading_num_layers", 0); layers > 0)
       draft_.set("offload.activation_layers", layers, a_.origin("cpu_offloading_num_layers"));

@@ -148,9 +148,9 @@ void draft_software(const ArgumentReader& a, const SoftwareOfFile& of, ScenarioD
 
 }  // namespace
 
-void draft_megatron(const ArgumentReader& a, const CalledProgram& program,
+void draft_megatron(const ArgumentReader& a, const CalledProgram& program, const ImportSources& in,
                     const ImportCluster& cluster, ScenarioDraft& draft, bool with_model) {
-  MegatronSizes sizes;
+  MegatronSizes sizes{in};
   sizes.program = program;
   sizes.encodes_and_decodes = encodes_and_decodes(a, program.does.trains);
   sizes.sees_images = a.given("img_h") || a.given("language_model_type");

@@ -49,32 +49,69 @@ bool changes_cost(std::string_view name) {
 
 // Flags of Megatron's that change the cost: a word behind them is no value of theirs.
 bool is_flag(std::string_view name) {
-  constexpr std::array<std::string_view, 24> kFlags{"fp16",
-                                                    "bf16",
-                                                    "swiglu",
-                                                    "squared_relu",
-                                                    "group_query_attention",
-                                                    "use_distributed_optimizer",
-                                                    "overlap_grad_reduce",
-                                                    "overlap_param_gather",
-                                                    "sequence_parallel",
-                                                    "recompute_activations",
-                                                    "checkpoint_activations",
-                                                    "use_flash_attn",
-                                                    "untie_embeddings_and_output_weights",
-                                                    "qk_layernorm",
-                                                    "add_qkv_bias",
-                                                    "use_rotary_position_embeddings",
-                                                    "moe_grouped_gemm",
-                                                    "multi_latent_attention",
-                                                    "tp_comm_overlap",
-                                                    "accumulate_allreduce_grads_in_fp32",
-                                                    "cpu_offloading",
-                                                    "optimizer_cpu_offload",
-                                                    "use_precision_aware_optimizer",
-                                                    "deepspeed"};
+  constexpr std::string_view kFlags[] = {
+      "RMSNorm",
+      "account_for_embedding_in_pipeline_split",
+      "account_for_loss_in_pipeline_split",
+      "accumulate_allreduce_grads_in_fp32",
+      "add_qkv_bias",
+      "bf16",
+      "checkpoint_activations",
+      "cpu_offloading",
+      "cross_entropy_loss_fusion",
+      "deepspeed",
+      "delay_wgrad_compute",
+      "enable_1f1b_v",
+      "enable_expert_tensor_parallelism",
+      "enable_zbh1_pipeline",
+      "enable_zero_bubble",
+      "external_cuda_graph",
+      "fp16",
+      "fp8_param_gather",
+      "geglu",
+      "grad_reduce_in_bf16",
+      "group_query_attention",
+      "is_hybrid_model",
+      "moe_enable_deepep",
+      "moe_grouped_gemm",
+      "moe_layer_recompute",
+      "moe_pad_expert_input_to_capacity",
+      "moe_permute_fusion",
+      "moe_router_enable_expert_bias",
+      "moe_router_force_load_balancing",
+      "moe_router_fusion",
+      "moe_shared_expert_gate",
+      "moe_shared_expert_overlap",
+      "moe_token_dropping",
+      "multi_latent_attention",
+      "optimizer_cpu_offload",
+      "overlap_grad_reduce",
+      "overlap_moe_expert_parallel_comm",
+      "overlap_p2p_comm_warmup_flush",
+      "overlap_param_gather",
+      "overlap_param_gather_with_optimizer_step",
+      "qk_l2_norm",
+      "qk_layernorm",
+      "quick_geglu",
+      "recompute_activations",
+      "sequence_parallel",
+      "squared_relu",
+      "swiglu",
+      "tp_comm_overlap",
+      "untie_embeddings_and_output_weights",
+      "use_alibi_mask",
+      "use_checkpoint_args",
+      "use_distributed_optimizer",
+      "use_flash_attn",
+      "use_megatron_fsdp",
+      "use_precision_aware_optimizer",
+      "use_rotary_position_embeddings",
+      "use_torch_fsdp2",
+      "use_tp_pp_dp_mapping",
+      "zero_bubble_v_schedule",
+  };
   return name.starts_with("no_") || name.starts_with("disable_") ||
-         std::find(kFlags.begin(), kFlags.end(), name) != kFlags.end();
+         std::ranges::find(kFlags, name) != std::end(kFlags);
 }
 
 // What a script leaves open, asked for in one message.
@@ -179,29 +216,6 @@ class OpenValues {
   Mark mark_;
   bool asked_ = false, nodes_open_ = false;
 };
-
-// "#SBATCH --nodes=16" and the like, which the shell takes for comments.
-void add_slurm(const SourceRef& source, std::vector<Argument>& all) {
-  LogLines lines{source->text};
-  while (const auto line = lines.next()) {
-    if (!line->starts_with("#SBATCH")) continue;
-    for (const auto& [option, name] :
-         {std::pair<std::string_view, const char*>{"--nodes=", "nnodes"},
-          {"-N ", "nnodes"},
-          {"--nodes ", "nnodes"},
-          {"--gpus-per-node=", "nproc_per_node"},
-          {"--gres=gpu:", "nproc_per_node"}}) {
-      const size_t at = line->find(option);
-      if (at == std::string_view::npos) continue;
-      const std::string_view rest = line->substr(at + option.size());
-      const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
-      if (!digits.empty())
-        all.push_back(
-            {name, std::string(option),
-             word_value(std::string(digits), {source, lines.number, static_cast<int>(at) + 1})});
-    }
-  }
-}
 
 // An option of Megatron's: what stands behind it is no program.
 bool is_megatron_option(const ShellWord& word) {
@@ -355,28 +369,110 @@ std::vector<ShellWord> words_of_srun(const std::vector<ShellWord>& words) {
   return {};
 }
 
-// What srun's part says of nodes and GPUs, as Megatron's launchers are told it.
-std::vector<ShellArgument> gpus_of_srun(std::vector<ShellWord> words) {
-  for (ShellWord& w : words)  // "-N 4", "-N4"
-    if (w.text.starts_with("-N"))
-      w.text = w.text.size() == 2 ? "--nodes" : fmt::format("--nodes={}", w.text.substr(2));
-  std::vector<ShellArgument> said;
-  for (ShellArgument& a : arguments_of(words)) {
-    Argument& of = a.argument;
-    if (!of.value.is_scalar() && !of.value.items.empty()) of.value = Value(of.value.items.front());
-    std::string& text = of.value.text;
-    if (of.name == "gres") {  // "gpu:8", "gpu:h100:8,nvme:1"
-      const size_t gpu = text.starts_with("gpu:") ? 0 : text.find(",gpu:");
-      if (gpu == std::string::npos) continue;
-      text = text.substr(text.find("gpu:", gpu));
-      text.resize(std::min(text.find(','), text.size()));
-      of.name = "nproc_per_node";
-    }
-    if (says_gpus_of_a_node(of.name)) text = text.substr(text.rfind(':') + 1);  // "h100:8"
-    if (known_argument(megatron_arguments(), "megatron", of.name)) said.push_back(std::move(a));
+// Whether the words before Megatron's options start a process for each GPU themselves.
+bool is_launched(const std::vector<ShellWord>& words) {
+  for (const ShellWord& w : words) {
+    if (is_megatron_option(w)) return false;
+    const std::string_view name = name_of_program(w);
+    if (name == "torchrun" || name == "deepspeed" || name == "accelerate" ||
+        name.starts_with("launch") || name.starts_with("torch.distributed"))
+      return true;
   }
-  return said;
+  return false;
 }
+
+// What Slurm is asked for, in "#SBATCH" lines, which the shell takes for comments, and by srun.
+// Options: https://slurm.schedmd.com/sbatch.html and srun.html.
+class SlurmRequest {
+ public:
+  // The last of an option counts.
+  void read(std::vector<ShellWord> words) {
+    for (ShellWord& w : words)  // "-N 4", "-N4"
+      for (const auto& [letter, option] :
+           {std::pair<std::string_view, const char*>{"-N", "--nodes"},
+            {"-n", "--ntasks"},
+            {"-G", "--gpus"}})
+        if (w.text.starts_with(letter))
+          w.text = w.text.size() == 2 ? option : fmt::format("{}={}", option, w.text.substr(2));
+    for (ShellArgument& a : arguments_of(words)) {
+      Argument& of = a.argument;
+      if (!of.value.is_scalar() && !of.value.items.empty())
+        of.value = Value(of.value.items.front());
+      std::string& text = of.value.text;
+      if (of.name == "gres") {  // "gpu:8", "gpu:h100:8,nvme:1"
+        const size_t gpu = text.starts_with("gpu:") ? 0 : text.find(",gpu:");
+        if (gpu == std::string::npos) continue;
+        text = text.substr(text.find("gpu:", gpu));
+        text.resize(std::min(text.find(','), text.size()));
+        of.name = "gpus_per_node";
+      }
+      if (of.name == "tasks_per_node") of.name = "ntasks_per_node";
+      if (of.name.starts_with("gpus")) text = text.substr(text.rfind(':') + 1);  // "h100:8"
+      // A placeholder in a comment: no shell fills it in.
+      if (!a.is_open && !python_whole(text)) continue;
+      asked_.insert_or_assign(of.name, std::move(a));
+    }
+  }
+
+  void read_comments(const SourceRef& source) {
+    LogLines lines{source->text};
+    while (const auto line = lines.next()) {
+      if (!line->starts_with("#SBATCH")) continue;
+      std::vector<ShellWord> words;
+      for (size_t at = line->find_first_of(" \t"); at < line->size();) {
+        at = std::min(line->find_first_not_of(" \t\r", at), line->size());
+        const size_t end = std::min(line->find_first_of(" \t\r", at), line->size());
+        if (at == end || (*line)[at] == '#') break;
+        words.push_back({std::string(line->substr(at, end - at)),
+                         {source, lines.number, static_cast<int>(at) + 1}});
+        at = end;
+      }
+      read(std::move(words));
+    }
+  }
+
+  // As launchers of Megatron are told it.  `tasks`: each of Slurm's tasks is a process of Megatron,
+  // which has one GPU.
+  std::vector<ShellArgument> as_launchers(bool tasks) const {
+    std::vector<ShellArgument> said;
+    const auto say = [&](const char* name, const ShellArgument& as, std::optional<int64_t> n = {}) {
+      said.push_back(as);
+      said.back().argument.name = name;
+      if (n) said.back().argument.value.text = fmt::format("{}", *n);
+    };
+    const ShellArgument* const nodes = find("nodes");
+    if (nodes != nullptr) say("nnodes", *nodes);
+    // One task for a node, or for all of them, starts the others itself.
+    const ShellArgument* all = tasks ? find("ntasks") : nullptr;
+    if (all == nullptr || number("ntasks") == 1) all = find("gpus");
+    const ShellArgument* each = tasks ? find("ntasks_per_node") : nullptr;
+    if (each == nullptr || number("ntasks_per_node") == 1) each = find("gpus_per_node");
+    if (each != nullptr) {
+      say("nproc_per_node", *each);
+    } else if (all != nullptr) {
+      const std::optional<int64_t> n = python_whole(all->argument.value.text);
+      const int64_t on = nodes == nullptr ? 1 : number("nodes");
+      if (nodes == nullptr)
+        say("world_size", *all);
+      else if (n && on > 0 && *n % on == 0)
+        say("nproc_per_node", *all, *n / on);
+    }
+    return said;
+  }
+
+ private:
+  const ShellArgument* find(const char* name) const {
+    const auto found = asked_.find(name);
+    return found == asked_.end() ? nullptr : &found->second;
+  }
+  // 0: not known.
+  int64_t number(const char* name) const {
+    const ShellArgument* a = find(name);
+    return a == nullptr ? 0 : python_whole(a->argument.value.text).value_or(0);
+  }
+
+  std::map<std::string, ShellArgument, std::less<>> asked_;
+};
 
 // What a command trains.
 struct Training {
@@ -520,9 +616,11 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
   }
   for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
   std::vector<Argument> all;
-  add_slurm(in.file, all);
+  SlurmRequest slurm;
+  slurm.read_comments(in.file);
+  bool tasks = false;  // of Slurm's, which are Megatron's processes
   if (script.nodes && !script.nodes->open)
-    all.push_back({"nnodes", "--nodes", word_value(script.nodes->text, script.nodes->mark)});
+    slurm.read({{"--nodes=" + script.nodes->text, script.nodes->mark}});
   std::vector<std::pair<const ShellCommand*, std::vector<ShellArgument>>> training;
   std::vector<ShellArgument> loose;
   std::vector<Mark> lost;
@@ -590,11 +688,21 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
     found = arguments;
     if (const std::vector<ShellWord> srun = words_of_srun(command->words); !srun.empty()) {
       const size_t own = std::min(found.size(), arguments_of(srun).size());
-      const std::vector<ShellArgument> said = gpus_of_srun(srun);
       found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(own));
-      found.insert(found.begin(), said.begin(), said.end());
+      slurm.read(srun);
+      tasks = !is_launched({command->words.begin() + static_cast<std::ptrdiff_t>(srun.size()),
+                            command->words.end()});
     }
   }
+  // What the launcher itself says counts, and says it better.
+  const bool launched = std::ranges::any_of(found, [](const ShellArgument& a) {
+    return !a.is_open && says_how_many_gpus(a.argument.name);
+  });
+  std::vector<ShellArgument> of_slurm = slurm.as_launchers(tasks);
+  std::erase_if(of_slurm, [&](const ShellArgument& a) {
+    return launched && a.argument.name == "world_size";
+  });
+  found.insert(found.begin(), of_slurm.begin(), of_slurm.end());
   std::erase_if(found, [&](ShellArgument& a) { return open.leaves_out(a, in); });
   for (ShellArgument& a : found) {
     if (is_flag(a.argument.name) && !a.argument.value.is_scalar())

@@ -183,6 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
             "parallel.vpp", "3"},
         Row{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*11|t*13L'",
             "parallel.layout", "\"Et*11|t*13L\""},
+        Row{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*11\\|t*13L'",
+            "parallel.layout", "\"Et*11|t*13L\""},
         Row{"--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 3",
             "parallel.layout", "\"Et*3|t*7|t*7|t*7L\""},
         Row{"--pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 3",
@@ -349,7 +351,6 @@ TEST(ImportMegatron, TrainingOfAnotherKindIsRefusedByName) {
     return import_failure("megatron-args", "pretrain_gpt.py " + kSmall + arguments).lines;
   };
   EXPECT_THAT(lines("--perform-rl-step"), ElementsAre(HasSubstr("preferences or rewards")));
-  EXPECT_THAT(lines("--export-kd-teacher-load x"), ElementsAre(HasSubstr("another model")));
   EXPECT_EQ(unknown(with("--rl-partial-rollouts")), "");
   const std::string test =
       "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n"
@@ -552,9 +553,22 @@ TEST(ImportMegatronDeepSpeed, ModelsOfForksHaveNamesOfTheirOwn) {
             "zb-h1");
 }
 
-TEST(ImportMegatronDeepSpeed, TeachersAndFrozenPartsAreRefusedByName) {
-  for (const std::string argument : {"--kd", "--num-layers-teacher 24", "--freeze-LM", "--llm-tp 2",
-                                     "--experimental-attention-variant gated_delta_net"})
+// It is in a checkpoint, and the scenario may say it.
+TEST(ImportMegatron, TheTeacherIsAskedFor) {
+  for (const std::string argument :
+       {"--export-kd-teacher-load x", "--kd", "--num-layers-teacher 24"}) {
+    ImportRequest r = request("megatron-args", "pretrain_gpt.py " + kSmall + argument);
+    const auto open = testing::failure_of([&] { import_run(r); });
+    EXPECT_THAT(open.lines, ElementsAre(HasSubstr("does not say what model the teacher is")));
+    EXPECT_THAT(open.all.front().help, HasSubstr("-s distill=PRESET states it"));
+    r.set = {{"distill", "{teacher: {preset: gpt3-1.3b, vocab_size: 50257}}"}};
+    EXPECT_EQ(value_of(import_run(r), "distill.teacher.preset"), "gpt3-1.3b") << argument;
+  }
+}
+
+TEST(ImportMegatronDeepSpeed, FrozenPartsAreRefusedByName) {
+  for (const std::string argument :
+       {"--freeze-LM", "--llm-tp 2", "--experimental-attention-variant gated_delta_net"})
     EXPECT_THAT(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + argument).lines,
                 ElementsAre(HasSubstr("not supported yet: ")))
         << argument;
@@ -649,6 +663,92 @@ TEST(ImportMegatron, OptionsOfSrunAreNotMegatrons) {
   EXPECT_EQ(run.gpus, 16);
 }
 
+// Gated delta nets with every third layer attending (Megatron-LM's GDN, Qwen3-Next's layers).
+TEST(ImportMegatron, LayersMayBeGatedDeltaNets) {
+  const std::string delta =
+      "--experimental-attention-variant gated_delta_net --linear-attention-freq 3 "
+      "--linear-key-head-dim 64 --linear-value-head-dim 32 --linear-num-key-heads 4 "
+      "--linear-num-value-heads 8 ";
+  const std::string gate = "--attention-output-gate ";
+  const std::string plain = "--normalization RMSNorm --swiglu --disable-bias-linear ";
+  const ImportedRun run = with(plain + delta + gate + "--position-embedding-type rope");
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(value_of(run, "model.linear_conv_kernel_dim"), "4");
+  EXPECT_THAT(value_of(run, "model.layer_types"),
+              HasSubstr("[linear_attention, linear_attention, full_attention, linear_attention"));
+  // Of 24 layers 8 attend, with a gate as wide as the queries; the others project to queries, keys,
+  // values, a gate, two numbers a head, and back, behind a convolution, with a norm of a head.
+  const int64_t h = 1024, qk = 4 * 64, v = 8 * 32, mlp = 3 * h * 2688, vocabulary = 50304;
+  const int64_t attends = 5 * h * h;
+  const int64_t recurs = h * (2 * qk + 2 * v + 2 * 8) + v * h + 4 * (2 * qk + v) + 2 * 8 + 32;
+  const int64_t expected = vocabulary * h + h + 8 * attends + 16 * recurs + 24 * (mlp + 2 * h);
+  EXPECT_EQ(run.parameters, expected);
+  EXPECT_EQ(value_of(with(plain + delta + gate + "--linear-attention-freq '[1]*23+[0]'"),
+                     "model.layer_types")
+                .find("full"),
+            value_of(with(plain + delta + gate + "--linear-attention-freq 24"), "model.layer_types")
+                .find("full"));
+  const std::string experts =
+      plain + delta + gate + "--num-experts 8 --moe-ffn-hidden-size 512 --qk-layernorm ";
+  EXPECT_EQ(value_of(with(experts), "model.shared_expert_gate"), "false");
+  EXPECT_EQ(with(experts + "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate")
+                .parameters,
+            with(experts).parameters + 24 * (3 * 64 * h + h));
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + delta).codes, "E130");
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + gate).codes, "E130");
+  EXPECT_EQ(import_failure("megatron-args", "pretrain_gpt.py " + kSmall + gate +
+                                                "--experimental-attention-variant gdn")
+                .codes,
+            "E332");
+  EXPECT_EQ(import_failure("megatron-args",
+                           "pretrain_gpt.py " + kSmall + "--experimental-attention-variant dsa")
+                .codes,
+            "E130");
+}
+
+// A variable that is set in one branch alone may stand behind any flag.
+TEST(ImportMegatron, WhatNothingSetsIsNoValueOfAFlag) {
+  for (const char* flag :
+       {"--swiglu", "--qk-l2-norm", "--use-torch-fsdp2", "--grad-reduce-in-bf16", "--geglu"}) {
+    const ImportedRun run =
+        imported("megatron-args", "if [ \"$1\" = x ]; then M=--moe; fi\npretrain_gpt.py " + kSmall +
+                                      flag + " $M --lr 1\n");
+    EXPECT_EQ(run.scenario.substr(run.scenario.find("schema:")),
+              with(flag).scenario.substr(with(flag).scenario.find("schema:")))
+        << flag;
+  }
+  EXPECT_EQ(
+      import_failure("megatron-args", "pretrain_gpt.py " + kSmall + "--kv-channels $M\n").codes,
+      "E332");
+}
+
+TEST(ImportMegatron, SizesThatTheFileDoesNotSayMayBeStated) {
+  ImportRequest r = request("megatron-args",
+                            "pretrain_gpt.py --num-layers 24 --num-attention-heads 16 "
+                            "--micro-batch-size 1 --vocab-size 1000 --use-checkpoint-args");
+  const auto missing = testing::failure_of([&] { import_run(r); });
+  ASSERT_EQ(missing.codes, "E332 E332");
+  EXPECT_THAT(missing.all.front().help, HasSubstr("-s batch.seq=N"));
+  EXPECT_THAT(missing.all.back().message, HasSubstr("the file does not say --hidden-size"));
+  EXPECT_THAT(missing.all.back().help, HasSubstr("-s model.hidden_size=N"));
+  r.set = {{"model.hidden_size", "1024"}};
+  EXPECT_THAT(testing::failure_of([&] { import_run(r); }).all.front().help,
+              HasSubstr("-s batch.seq=N"));
+  r.set.emplace_back("batch.seq", "2048");
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "model.hidden_size"), "1024");
+  EXPECT_EQ(value_of(run, "batch.seq"), "2048");
+}
+
+TEST(ImportMegatron, TheShareOfTheOptimizerThatIsMovedIsANumber) {
+  EXPECT_THAT(
+      import_failure(
+          "megatron-args",
+          "pretrain_gpt.py " + kSmall + "--optimizer-cpu-offload --optimizer-offload-fraction none")
+          .lines,
+      ElementsAre(HasSubstr("'--optimizer-offload-fraction' must be a number, not 'none'")));
+}
+
 TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
   const std::string program =
       " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
@@ -657,12 +757,28 @@ TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
        {"srun --nodes=4 --gres=gpu:8", "srun -N4 --gres=gpu:8", "srun -N 4 --gres gpu:h100:8",
         "srun --unbuffered -N 4 -l --gpus-per-node=h100:8", "time /usr/bin/srun -l -N4 --mpi=pmix",
         "srun --nodes 4 --container-env python3-env --unbuffered --gres gpu:8 --overlap",
-        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python"}) {
+        "srun -N4 --gres=gpu:8,nvme:1 -J python --container-name python",
+        // A task of srun's is a process of Megatron's.
+        "srun -N4 --ntasks-per-node=8", "srun -n32", "srun -N 4 -n 32 --gpus-per-task=1",
+        "srun -N 4 -G 32", "srun -G h100:32 --ntasks 1",
+        "srun -N4 --ntasks-per-node=1 --gres=gpu:8",
+        "#SBATCH -N 4\n#SBATCH --ntasks-per-node 8  # a GPU each\nsrun",
+        "#SBATCH --nodes=4 --gpus-per-node=h100:8\nsrun",
+        "#SBATCH -N4\n#SBATCH --gres=gpu:a100:8\n",
+        "#SBATCH --nodes=2\n#SBATCH --gres=gpu:8\nsrun --nodes=4"}) {
     const ImportedRun run = imported("megatron-args", srun + program);
     EXPECT_EQ(run.gpus, 32) << srun;
     EXPECT_EQ(unknown(run), "") << srun;
   }
   EXPECT_EQ(imported("megatron-args", "srun -N 2 --gres=gpu:4" + program).gpus, 8);
+  // A launcher starts the processes of a node, as one task.
+  const std::string launched = " torchrun --nproc-per-node 8" + program.substr(7);
+  EXPECT_EQ(imported("megatron-args", "srun -N 4 -n 4" + launched).gpus, 32);
+  EXPECT_EQ(imported("megatron-args", "#SBATCH -G 64\nsrun -N 4 -n 4" + launched).gpus, 32);
+  EXPECT_EQ(imported("megatron-args", "srun -N 4 --ntasks-per-node=2" + launched).gpus, 32);
+  // No shell fills in what a comment leaves open.
+  EXPECT_EQ(imported("megatron-args", "#SBATCH --nodes=<N> --gres=gpu:8\nsrun -N 2" + program).gpus,
+            16);
   // What follows the program is not srun's.
   EXPECT_THAT(unknown(imported("megatron-args", "srun -N2 torchrun --gres=gpu:8" + program)),
               HasSubstr("--gres"));

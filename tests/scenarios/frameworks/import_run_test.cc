@@ -449,5 +449,23 @@ TEST(ImportRun, TextOfAFileStaysInItsComment) {
   EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-h100");
 }
 
+// What a tool keeps a run of its own tests in, and what evaluations write, have sections of that
+// name, too.
+TEST(ImportRun, ASectionOfArgumentsIsMegatronsByItsNames) {
+  EXPECT_EQ(kind_of_file("MODEL_ARGS:\n  --use-checkpoint-args: true\n"), "megatron-args");
+  EXPECT_EQ(kind_of_file("args: {num_layers: 2}\n"), "megatron-args");
+  EXPECT_EQ(kind_of_file("MODEL_ARGS:\n  trainer.devices: 8\n  data.micro_batch_size: 1\n"), "");
+  EXPECT_EQ(kind_of_file("{\"results\": {}, \"model_args\": {\"iteration\": 143000}}"), "");
+  // transformers writes JSON.
+  EXPECT_EQ(kind_of_file("{\"model_type\": \"llama\"}"), "hf");
+  EXPECT_EQ(kind_of_file("model_type: mamba\nhidden_size: 64\nnum_attention_heads: 4\n"), "");
+  // Models that NeMo's and Primus's files name; their keys are not all Megatron's.
+  const std::string sizes = "num_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\n";
+  EXPECT_EQ(kind_of_file(sizes), "megatron-args");
+  EXPECT_EQ(kind_of_file("bases: [mamba_base.yaml]\n" + sizes), "");
+  EXPECT_EQ(kind_of_file(sizes + "activation: fast-swiglu\ntokenizer: {library: megatron}\n"), "");
+  EXPECT_EQ(kind_of_file("model_type: llama\nhidden_size: 64\nnum_hidden_layers: 4\n"), "hf");
+}
+
 }  // namespace
 }  // namespace stepcast::import_run_test

@@ -142,6 +142,21 @@ TEST(RunLog, OfMegatronSaysTheMostThatIsAllocatedAndReserved) {
   EXPECT_EQ(value("reserved_memory"), "4194828288B");
 }
 
+// As ranks write that share a file: one's line may begin before another's ends.
+TEST(RunLog, OfMegatronMayHaveTheMemoryOfSeveralRanksOnALine) {
+  const std::string step =
+      " iteration 5/ 50 | elapsed time per iteration (ms): 4150.0 | global batch size: 64 |\n";
+  const std::string memory =
+      "[Rank 0] (after 5 iterations) memory (MB) | allocated: 10.0 | max allocated: 1000.0 | "
+      "reserved: 4.0 | max reserved: 3000.0[Rank 1] (after 5 iterations) memory (MB) | "
+      "allocated: 10.0 | max allocated: 2000.0 | reserved: 4.0 | max reserved: ";
+  const LogMeasurement found = measured_in_log("x.log", step + memory + "2500.0\n");
+  EXPECT_THAT(found.set, ::testing::IsSupersetOf(std::vector<std::pair<std::string, std::string>>{
+                             {"peak_memory", "2097152000B"}, {"reserved_memory", "3145728000B"}}));
+  EXPECT_EQ(testing::failure_of([&] { measured_in_log("x.log", step + memory + "x\n"); }).codes,
+            "E331");
+}
+
 TEST(RunLog, OtherTextsAreNoLogs) {
   EXPECT_EQ(kind_of_log(""), "");
   EXPECT_EQ(kind_of_log(import_sample("bridge.yaml")), "");
