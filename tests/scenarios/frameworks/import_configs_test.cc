@@ -498,6 +498,22 @@ TEST(ImportNemo, WhatIsKeptInFp8IsWhatTheFileSays) {
   EXPECT_EQ(kept(""), "");
 }
 
+TEST(ImportNemo, WhatOverlapsAndWhatIsFusedIsWhatTheFileSays) {
+  const auto of = [](const char* path, const std::string& model) {
+    return value_of(imported("nemo", nemo("  tensor_model_parallel_size: 2\n" + model)), path);
+  };
+  EXPECT_EQ(of("overlap.tp", "  ub_tp_comm_overlap: true\n"), "pipelined");
+  EXPECT_EQ(of("overlap.tp", "  ub_tp_comm_overlap: false\n"), "backward");
+  EXPECT_EQ(of("overlap.tp", ""), "backward");
+  EXPECT_EQ(of("kernels.fused_cross_entropy", ""), "false");
+  EXPECT_EQ(of("kernels.fused_cross_entropy", "  cross_entropy_loss_fusion: true\n"), "true");
+  EXPECT_EQ(value_of(imported("nemo", nemo("")), "overlap.tp"), "");  // one rank
+}
+
+TEST(ImportNemo, FilesOfNemo1AreOfItsLastContainers) {
+  EXPECT_EQ(value_of(imported("nemo", nemo("")), "software"), "nemo-24.07");
+}
+
 TEST(ImportNemo, ShardingOfFsdpKeepsParametersWhereOnlyGradientsAreSplit) {
   const ImportedRun grad = imported("nemo", nemo("  fsdp: true\n  fsdp_sharding_strategy: grad\n"));
   EXPECT_EQ(value_of(grad, "parallel.zero"), "3");
