@@ -78,11 +78,33 @@ void nanotron_recompute(Importing& i) {
                 i.a.origin("parallelism.moe_layer_recompute"));
 }
 
+// DistributedDataParallel's buckets are of the parameters' own gradients, whose hook then sums fp32
+// ones (src/nanotron/optim/gradient_accumulator.py, get_fp32_accum_hook).
 void nanotron_bucket(Importing& i) {
   const char* name = "model.ddp_bucket_cap_mb";
+  const std::string dtype = i.a.word("model.dtype", "bfloat16");
+  const bool full = dtype == "float32" || dtype == "torch.float32";
   if (const auto mib = i.a.whole(name); mib && *mib > 0 && *mib < 1'000'000)
-    i.draft.set("overlap.bucket", *mib * 1024 * 1024 / 4,
-                {fmt::format("{} of fp32", i.a.why(name)), i.a.mark(name)});
+    i.draft.set(
+        "overlap.bucket", *mib * 1024 * 1024 / (full ? 4 : 2),
+        {fmt::format("{} of {}", i.a.why(name), full ? "fp32" : "16 bits"), i.a.mark(name)});
+}
+
+// Models of Qwen2Config (src/nanotron/models/qwen.py since 0ce73399 of March 2025, SmolLM3's branch
+// too): Qwen2DecoderLayer makes a TritonRMSNorm of each norm where _fused_rms_norm says so, and
+// puts one of PyTorch's operators (LlamaRMSNorm) in the place of the one before attention whatever
+// that says.  Queries and keys that stay packed are rotated by flash-attn's kernel.
+void nanotron_qwen(Importing& i) {
+  if (!i.a.flag("model.model_config.is_qwen2_config")) return;
+  const char* norm = "model.model_config._fused_rms_norm";
+  const char* rotary = "model.model_config._fused_rotary_emb";
+  const char* packed = "model.model_config._use_qkv_packed";
+  if (i.a.flag(norm, true))
+    i.draft.set("kernels.fused_input_norm", false, "nanotron's Qwen2DecoderLayer: LlamaRMSNorm");
+  else
+    i.draft.set("kernels.fused_norm", false, i.a.origin(norm));
+  if (!i.a.flag(packed, true) && !i.a.flag(rotary, true))
+    i.draft.set("kernels.fused_rotary", false, i.a.origin(rotary));
 }
 
 constexpr CostArgument kNanotron[] = {
@@ -115,16 +137,34 @@ constexpr CostArgument kNanotron[] = {
     {"parallelism.recompute_layer", "recompute.granularity", As::code(nanotron_recompute)},
     {"parallelism.moe_layer_recompute", "recompute.modules"},
     {"model.ddp_bucket_cap_mb", "overlap.bucket", As::code(nanotron_bucket)},
+    {"", "kernels.fused_input_norm", As::code(nanotron_qwen)},
+    {"model.model_config.is_qwen2_config", "kernels.fused_norm"},
+    {"model.model_config._fused_rms_norm", "kernels.fused_norm"},
+    {"model.model_config._fused_rotary_emb", "kernels.fused_rotary"},
+    {"model.model_config._use_qkv_packed", "kernels.fused_rotary"},
+    {"model.model_config._use_doc_masking", "model", As::left_out("false")},
+    {"model.model_config.no_rope_layer", "model", As::left_out("null")},
+    {"model.model_config.z_loss_enabled", "kernels.loss", As::left_out("false")},
     {"parallelism.tp_recompute_allgather", "recompute", As::left_out("true")},
     {"model.make_vocab_size_divisible_by", "model.vocab_size", As::left_out("1|128")},
 };
 
+// Keys of model.model_config that say what nanotron launches, and not the model.
+bool is_of_kernels(std::string_view key) {
+  constexpr std::string_view kKeys[] = {"_fused_rms_norm",  "_fused_rotary_emb", "_use_qkv_packed",
+                                        "_use_doc_masking", "no_rope_layer",     "z_loss_enabled",
+                                        "rope_interleaved"};
+  return std::ranges::find(kKeys, key) != std::end(kKeys);
+}
+
 // model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
+// Its Qwen2 has biases as attention_bias says, which its first version, with biases, did not have.
 Value config_of(const Value& model_config) {
   Value config;
   config.kind = Value::Kind::mapping;
   config.mark = model_config.mark;
   for (const Member& m : model_config.members) {
+    if (is_of_kernels(m.key)) continue;
     if (m.key != "is_llama_config" && m.key != "is_qwen2_config" &&
         m.key != "is_starcoder2_config") {
       config.members.push_back(m);
@@ -135,6 +175,12 @@ Value config_of(const Value& model_config) {
     type.key = "model_type";
     type.value.text = m.key.substr(3, m.key.size() - 10);
     config.members.push_back(std::move(type));
+    const Value* bias = model_config.find("attention_bias");
+    if (m.key != "is_qwen2_config" || bias == nullptr) continue;
+    Member qkv = m;
+    qkv.key = "qkv_bias";
+    qkv.value = *bias;
+    config.members.push_back(std::move(qkv));
   }
   return config;
 }
@@ -157,8 +203,12 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
   if (!of_config) return;
   check_config_model(in, *of_config);
   std::vector<Argument> arguments = flatten(file);
-  std::erase_if(arguments,
-                [](const Argument& a) { return a.name.starts_with("model.model_config."); });
+  std::erase_if(arguments, [](const Argument& a) {
+    constexpr std::string_view kConfig = "model.model_config.";
+    if (!a.name.starts_with(kConfig)) return false;
+    const std::string_view key = std::string_view(a.name).substr(kConfig.size());
+    return !is_of_kernels(key) && key != "is_qwen2_config";
+  });
   const ArgumentReader reader(kNanotron, "nanotron", arguments, in.problems);
   counts.add(reader);
   Importing importing{reader, in, cluster, draft};
