@@ -168,8 +168,10 @@ struct Kernels {
   bool fused_bias = false;  // biases of linear layers inside the GEMM (cuBLASLt epilogue)
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
-  bool fused_softmax = true;     // scale + mask + softmax
-  bool softmax_fp32 = false;     // of scores converted to fp32, where it is not fused
+  // Unfused: gate and up are views of one product's output, whose gradients a copy puts together.
+  bool gate_views = false;
+  bool fused_softmax = true;  // scale + mask + softmax
+  bool softmax_fp32 = false;  // of scores converted to fp32, where it is not fused
   Loss loss = Loss::megatron;
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   // Weight gradient GEMMs add into the main gradients themselves.

@@ -762,6 +762,8 @@ TensorIndex activation_backward(const LayerContext& c, SavedMlp& t, TensorIndex&
     d_gate = c.pass.allocate("gate gradient", act, MemoryCategory::workspace);
     c.pass.free(t.gated);
     c.pass.compute("activation backward", s.memory_bound(Kernel::activation_backward, act * 3));
+    if (s.plan.kernels.gate_views)
+      c.pass.compute("gate and up gradients side by side", s.memory_bound(Kernel::copy, up * 2));
   } else {
     c.pass.compute("activation backward",
                    s.memory_bound(Kernel::activation_backward, up * 2 + act));

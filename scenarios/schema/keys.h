@@ -1211,6 +1211,13 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "Megatron's default",
      .into = into<&Plan::kernels, &Kernels::fused_activation>},
+    {.path = "kernels.gate_views",
+     .type = FieldType::flag,
+     .summary = "gated MLPs without kernels.fused_activation: gate and up are views of one "
+                "product's output, whose gradients a copy puts side by side",
+     .fallback = "false",
+     .reason = "most have a product for each",
+     .into = into<&Plan::kernels, &Kernels::gate_views>},
     {.path = "kernels.fused_softmax",
      .type = FieldType::flag,
      .summary = "scale, mask and softmax in one kernel",
