@@ -137,6 +137,12 @@ enum class Loss : uint8_t {
   torch_gathered,   // ... not compiled, on every tensor-parallel rank, of the whole vocabulary
 };
 
+// How LayerNorm is launched.
+enum class LayerNormKernel : uint8_t {
+  fused,       // one kernel each way (apex, Transformer Engine)
+  torch_2021,  // moments and output apart; sums, input gradient and weight gradients apart
+};
+
 // Which kernels the framework launches: properties of the op inventory, not factors.
 struct Kernels {
   bool flash_attention = true;  // else scores, softmax, dropout and context as kernels of their own
@@ -144,13 +150,17 @@ struct Kernels {
   bool fused_bias = false;  // biases of linear layers inside the GEMM (cuBLASLt epilogue)
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
-  bool fused_softmax = true;     // scale + mask + softmax
-  bool softmax_fp32 = false;     // of scores converted to fp32, where it is not fused
+  // Unfused: gate and up are views of one product's output, whose gradients a copy puts together.
+  bool gate_views = false;
+  bool fused_softmax = true;  // scale + mask + softmax
+  bool softmax_fp32 = false;  // of scores converted to fp32, where it is not fused
   Loss loss = Loss::megatron;
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   // Weight gradient GEMMs add into the main gradients themselves.
   bool gradient_accumulation_fusion = true;
-  bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators, in fp32
+  bool fused_norm = true;        // RMSNorm in one kernel; else PyTorch's operators, in fp32
+  bool fused_input_norm = true;  // ... of the norm before attention; false: not even if fused_norm
+  LayerNormKernel layer_norm = LayerNormKernel::fused;
   bool fused_rotary =
       true;  // rotates queries and keys in one kernel where they lie; else operators
   // Between fused attention, whose tokens lie head by head within a sequence, and the projection

@@ -201,7 +201,7 @@ TensorIndex compressed_core_backward(const LayerContext& c, SavedAttention& t,
 
 void need_compressed_input(const LayerContext& c, SavedAttention& t) {
   if (t.norm_output != kNoTensor || !recomputes(c, &RecomputeModules::norms)) return;
-  need_norm(c, "norm 1", t.norm_output);
+  need_norm(c, kInputNorm, t.norm_output);
   const Shard& s = c.shard;
   const Phase phase = c.pass.phase();
   c.pass.set_phase(Phase::recompute);

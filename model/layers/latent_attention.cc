@@ -186,7 +186,7 @@ void need_queries(const LayerContext& c, SavedAttention& t) {
 // convert it again.
 void need_latent_input(const LayerContext& c, SavedAttention& t) {
   if (t.norm_output != kNoTensor || !recomputes(c, &RecomputeModules::norms)) return;
-  need_norm(c, "norm 1", t.norm_output);
+  need_norm(c, kInputNorm, t.norm_output);
   if (!is_low(c)) return;
   const Shard& s = c.shard;
   const bool low_rank = s.model.q_rank > 0;

@@ -145,6 +145,29 @@ class SplitNorm {
 
 }  // namespace
 
+namespace {
+
+bool by_operators(const Kernels& kernels, Norm norm, const std::string& label) {
+  if (norm != Norm::rms_norm) return false;
+  return !kernels.fused_norm || (!kernels.fused_input_norm && label == kInputNorm);
+}
+
+// How often LayerNorm moves its tensor.  One kernel reads the input and writes the output; of the
+// backward the output's gradient and the input, and the input's gradient.  PyTorch before 1.11
+// takes moments and output, then sums, input gradient and weight gradients apart, each out of the
+// same inputs: RowwiseMomentsCUDAKernel, LayerNormForwardCUDAKernel;
+// ComputeInternalGradientsCUDAKernel, LayerNormBackwardCUDAKernel, GammaBetaBackwardCUDAKernel of
+// pytorch/pytorch v1.8 aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+struct NormPasses {
+  int64_t forward = 2, backward = 3;
+};
+NormPasses layer_norm_passes(const Kernels& kernels) {
+  if (kernels.layer_norm == LayerNormKernel::torch_2021) return {1 + 2, 2 + 3 + 2};
+  return {};
+}
+
+}  // namespace
+
 // One kernel: reads the input, writes the output and, for the backward, fp32 statistics of each row
 // (mean and inverse deviation; the inverse root mean square alone for RMSNorm).
 NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
@@ -154,13 +177,13 @@ NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::stri
   const Bytes row_bytes = s.bytes(rows, width);
   Bytes out = row_bytes;
   if (into_linear && norm_quantizes(c)) out = low_format(s.plan.precision).bytes(rows * width);
-  const bool split = rms && !s.plan.kernels.fused_norm;
   Bytes kept = s.bytes(rows, rms ? 1 : 2, DType::fp32);
-  if (split) {
+  if (by_operators(s.plan.kernels, s.model.norm, label)) {
     kept = SplitNorm(c.pass, s, label, rows, width).forward();
   } else {
-    c.pass.compute(label,
-                   s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out));
+    const int64_t more = rms ? 0 : layer_norm_passes(s.plan.kernels).forward - NormPasses{}.forward;
+    c.pass.compute(label, s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm,
+                                         row_bytes * (1 + more) + out));
   }
   NormOutput norm;
   norm.output = c.pass.allocate(label + " output", out, saved(mode));
@@ -190,13 +213,13 @@ void need_norm(const LayerContext& c, const std::string& label, TensorIndex& out
 void norm_backward(const LayerContext& c, const std::string& label, int64_t rows, int64_t width) {
   const Shard& s = c.shard;
   const bool rms = s.model.norm == Norm::rms_norm;
-  if (rms && !s.plan.kernels.fused_norm) {
+  if (by_operators(s.plan.kernels, s.model.norm, label)) {
     SplitNorm(c.pass, s, label, rows, width).backward();
   } else {
-    // Reads the output gradient and the input, writes the input gradient.
+    const NormPasses moves = rms ? NormPasses{} : layer_norm_passes(s.plan.kernels);
     c.pass.compute(label + " backward",
                    s.memory_bound(rms ? Kernel::rms_norm_backward : Kernel::layer_norm_backward,
-                                  s.bytes(rows, width) * 3));
+                                  s.bytes(rows, width) * moves.backward));
   }
   reduce_after(c, rms || !s.model.norm_bias ? width : 2 * width);
 }
@@ -504,7 +527,7 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   };
   const bool latent = is_latent(c), compressed = attends_compressed(c);
   const bool one_reader = !latent && !compressed && !s.model.shared_norm;
-  const NormOutput norm = norm_forward(c, mode, "norm 1", s.own_tokens, s.hidden, one_reader);
+  const NormOutput norm = norm_forward(c, mode, kInputNorm, s.own_tokens, s.hidden, one_reader);
   t.norm_output = norm.output;
   t.norm_statistics = norm.statistics;
   done_with(t.norm_statistics);
@@ -622,7 +645,7 @@ void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& g
   } else if (attends_compressed(c)) {
     need_compressed_input(c, t);
   } else {
-    need_norm(c, "norm 1", t.norm_output, true);
+    need_norm(c, kInputNorm, t.norm_output, true);
   }
   const InputGather input = gather_qkv_input_early(c);
   const bool bias = s.model.attention_output_bias;
@@ -630,7 +653,7 @@ void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& g
       has_streams(c) ? write_streams_backward(c, "attention", gradient, t.streams, bias)
                      : branch_gradient(c, "attention", gradient, t.mask, bias);
   TensorIndex d = attention_branch_backward(c, t, branch, input, recompute_core_first);
-  norm_backward(c, "norm 1", s.own_tokens, s.hidden);
+  norm_backward(c, kInputNorm, s.own_tokens, s.hidden);
   c.pass.free(t.norm_statistics);
   if (has_streams(c)) return read_streams_backward(c, d, gradient, t.streams, t.input);
   c.pass.free(t.input);
@@ -739,6 +762,8 @@ TensorIndex activation_backward(const LayerContext& c, SavedMlp& t, TensorIndex&
     d_gate = c.pass.allocate("gate gradient", act, MemoryCategory::workspace);
     c.pass.free(t.gated);
     c.pass.compute("activation backward", s.memory_bound(Kernel::activation_backward, act * 3));
+    if (s.plan.kernels.gate_views)
+      c.pass.compute("gate and up gradients side by side", s.memory_bound(Kernel::copy, up * 2));
   } else {
     c.pass.compute("activation backward",
                    s.memory_bound(Kernel::activation_backward, up * 2 + act));
@@ -778,6 +803,15 @@ void mlp_backward(const LayerContext& c, SavedMlp& t, TensorIndex& gradient) {
 }
 
 // ------------------------------------------------------------------- attention and MLP in parallel
+
+// Each branch adds its own by a kernel of its own (EleutherAI/gpt-neox v1.0
+// megatron/model/transformer.py, ParallelTransformerLayer.forward: bias_dropout_fn twice); else the
+// sum of both is added to the sum of the branches.
+bool adds_two_biases(const Shard& s) {
+  return s.model.mlp_bias && s.model.attention_output_bias &&
+         !s.plan.kernels.fused_bias_dropout_add;
+}
+
 // Layers in which both read the same residual stream and are added to it together (GPT-J,
 // GPT-NeoX, PaLM: Chowdhery et al. 2022, arXiv 2204.02311, section 2): one sum of both branches,
 // and one tensor-parallel reduction, where other layers have two.
@@ -800,6 +834,9 @@ Forward<SavedLayer> parallel_forward(const LayerContext& c, ForwardMode mode, Sa
   c.pass.free(mlp.tensor);
   TensorIndex branch = reduce(c, "layer", attention, s.hidden);
   const bool bias = s.model.mlp_bias || s.model.attention_output_bias;
+  if (adds_two_biases(s))
+    c.pass.compute("attention bias",
+                   s.memory_bound(Kernel::bias_add, s.bytes(s.own_tokens, s.hidden) * 2));
   const TensorIndex out = add_residual(c, mode, "layer", branch, t.mlp.mask, bias);
   if (mode == ForwardMode::discard) c.pass.free(t.mlp.mask);
   return {out, t};
@@ -813,6 +850,7 @@ void parallel_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradie
   const InputGather qkv_input = gather_qkv_input_early(c);
   const bool bias = s.model.mlp_bias || s.model.attention_output_bias;
   const BranchGradient branch = branch_gradient(c, "layer", gradient, t.mlp.mask, bias);
+  if (adds_two_biases(s)) bias_gradient(c, "attention", s.own_tokens, s.hidden);
   BranchGradient borrowed = branch;  // attention's backward is the last to read it
   borrowed.own = false;
   // The weight gradient of qkv is the last to read the output of a shared norm.
@@ -828,7 +866,7 @@ void parallel_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradie
   c.pass.compute("branch gradient sum",
                  s.memory_bound(Kernel::add, s.bytes(s.own_tokens, s.hidden) * 3));
   c.pass.free(d_mlp);
-  norm_backward(c, "norm 1", s.own_tokens, s.hidden);
+  norm_backward(c, kInputNorm, s.own_tokens, s.hidden);
   c.pass.free(t.attention.norm_statistics);
   c.pass.free(t.attention.input);
   add_residual_gradient(c, "layer", d, gradient);

@@ -208,7 +208,9 @@ struct NormOutput {
   TensorIndex output = kNoTensor;
   TensorIndex statistics = kNoTensor;  // of each row, for the backward
 };
-// `into_linear`: a column-parallel layer reads the output, and nothing else does.
+// `label`: kInputNorm is the norm before attention or what takes its place.  `into_linear`: a
+// column-parallel layer reads the output, and nothing else does.
+inline constexpr const char* kInputNorm = "norm 1";
 NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
                         int64_t rows, int64_t width, bool into_linear = false);
 void norm_backward(const LayerContext& c, const std::string& label, int64_t rows, int64_t width);

@@ -230,7 +230,7 @@ Forward<SavedRecurrence> recurrence_forward(const LayerContext& c, ForwardMode m
   const auto done_with = [&](TensorIndex& tensor) {
     if (mode == ForwardMode::discard) c.pass.free(tensor);
   };
-  const NormOutput norm = norm_forward(c, mode, "norm 1", s.own_tokens, s.hidden, true);
+  const NormOutput norm = norm_forward(c, mode, kInputNorm, s.own_tokens, s.hidden, true);
   t.norm_output = norm.output;
   t.norm_statistics = norm.statistics;
   done_with(t.norm_statistics);
@@ -260,7 +260,7 @@ void recurrence_backward(const LayerContext& c, SavedRecurrence& t, TensorIndex&
                          TensorIndex& gradient) {
   const RecurrentShard x(c);
   const Shard& s = c.shard;
-  need_norm(c, "norm 1", t.norm_output, true);
+  need_norm(c, kInputNorm, t.norm_output, true);
   const InputGather gathered = gather_input_early(c, "mixer in");
   const BranchGradient branch = branch_gradient(c, "mixer", gradient, t.mask, x.r.bias);
   TensorIndex d = row_parallel_backward(c, "mixer out", branch, t.gated, x.values);
@@ -276,7 +276,7 @@ void recurrence_backward(const LayerContext& c, SavedRecurrence& t, TensorIndex&
   if (x.r.bias) bias_gradient(c, "mixer in", s.tokens, x.in);
   TensorIndex d_input =
       column_parallel_backward(c, "mixer in", d_projected, t.norm_output, x.in, gathered);
-  norm_backward(c, "norm 1", s.own_tokens, s.hidden);
+  norm_backward(c, kInputNorm, s.own_tokens, s.hidden);
   c.pass.free(t.norm_statistics);
   c.pass.free(input);
   add_residual_gradient(c, "mixer", d_input, gradient);

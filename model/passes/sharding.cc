@@ -86,6 +86,18 @@ void copy_back(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
   pass.free(buckets.payload);
 }
 
+// PyTorch's DistributedDataParallel without gradient_as_bucket_view copies each gradient into a
+// bucket as soon as autograd has it, and out of it at the end of the backward, whatever its hook
+// sums (pytorch/pytorch torch/csrc/distributed/c10d/reducer.cpp: mark_variable_ready_dense,
+// finalize_bucket_dense).  Gradients that stay, and are added to wider ones by then, are those.
+bool has_own_buckets(const Precision& p) {
+  return p.own_gradients && p.product_gradients == ProductGradients::backward;
+}
+
+void copy_own(const Shard& shard, PassWriter& pass, const char* label, int64_t count) {
+  pass.compute(label, shard.memory_bound(Kernel::copy, shard.bytes(count, 1) * 2));
+}
+
 }  // namespace
 
 void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
@@ -95,6 +107,10 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
   pass.set_phase(Phase::gradient_sync);
   const Bytes payload = shard.bytes(count, 1, shard.plan.precision.reduce);
   const bool copied = copies_gradients(buckets.group, shard.plan.precision);
+  if (has_own_buckets(shard.plan.precision)) {
+    copy_own(shard, pass, "gradients into their bucket", count);
+    buckets.bucketed += count;
+  }
   if (copied) {
     copy_back(buckets, shard, pass);
     buckets.copied = count;
@@ -134,6 +150,8 @@ void reduce_rest(GradientBuckets& buckets, const Shard& shard, PassWriter& pass)
   const Phase phase = pass.phase();
   pass.set_phase(Phase::gradient_sync);
   copy_back(buckets, shard, pass);
+  if (buckets.bucketed > 0)
+    copy_own(shard, pass, "gradients out of their buckets", std::exchange(buckets.bucketed, 0));
   pass.set_phase(phase);
   pass.free(buckets.payload);
 }

@@ -34,7 +34,8 @@ struct GradientBuckets {
   std::vector<TensorIndex> gradients{};  // if `buffered`: the tensors of these gradients
   TensorIndex payload = kNoTensor;       // of the last reduction, which is op `reduction`
   uint32_t reduction = 0;
-  int64_t copied = 0;  // parameters in the payload whose sums are still to be copied back
+  int64_t copied = 0;    // parameters in the payload whose sums are still to be copied back
+  int64_t bucketed = 0;  // parameters whose own gradients are in DistributedDataParallel's buckets
 };
 
 // For a backward that completes the gradients of its stage (of the step, or of a round), or for any

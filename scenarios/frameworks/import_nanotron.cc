@@ -78,11 +78,34 @@ void nanotron_recompute(Importing& i) {
                 i.a.origin("parallelism.moe_layer_recompute"));
 }
 
+// DistributedDataParallel's buckets are of the parameters' own gradients, whose hook then sums fp32
+// ones (src/nanotron/optim/gradient_accumulator.py, get_fp32_accum_hook).
 void nanotron_bucket(Importing& i) {
   const char* name = "model.ddp_bucket_cap_mb";
+  const std::string dtype = i.a.word("model.dtype", "bfloat16");
+  const bool full = dtype == "float32" || dtype == "torch.float32";
   if (const auto mib = i.a.whole(name); mib && *mib > 0 && *mib < 1'000'000)
-    i.draft.set("overlap.bucket", *mib * 1024 * 1024 / 4,
-                {fmt::format("{} of fp32", i.a.why(name)), i.a.mark(name)});
+    i.draft.set(
+        "overlap.bucket", *mib * 1024 * 1024 / (full ? 4 : 2),
+        {fmt::format("{} of {}", i.a.why(name), full ? "fp32" : "16 bits"), i.a.mark(name)});
+}
+
+// Models of Qwen2Config (src/nanotron/models/qwen.py since 0ce73399 of March 2025, SmolLM3's branch
+// too): Qwen2DecoderLayer makes a TritonRMSNorm of each norm where _fused_rms_norm says so, and
+// puts one of PyTorch's operators (LlamaRMSNorm) in the place of the one before attention whatever
+// that says.  Queries and keys that stay packed are rotated by flash-attn's kernel.  All of these
+// keys are false by default (src/nanotron/config/models_config.py @025f3141).
+void nanotron_qwen(Importing& i) {
+  if (!i.a.flag("model.model_config.is_qwen2_config")) return;
+  const char* norm = "model.model_config._fused_rms_norm";
+  const char* rotary = "model.model_config._fused_rotary_emb";
+  const char* packed = "model.model_config._use_qkv_packed";
+  if (i.a.flag(norm))
+    i.draft.set("kernels.fused_input_norm", false, "nanotron's Qwen2DecoderLayer: LlamaRMSNorm");
+  else
+    i.draft.set("kernels.fused_norm", false, "nanotron's Qwen2Config: _fused_rms_norm false");
+  if (!i.a.flag(packed) && !i.a.flag(rotary))
+    i.draft.set("kernels.fused_rotary", false, "nanotron's Qwen2Config: _fused_rotary_emb false");
 }
 
 constexpr CostArgument kNanotron[] = {
@@ -115,6 +138,14 @@ constexpr CostArgument kNanotron[] = {
     {"parallelism.recompute_layer", "recompute.granularity", As::code(nanotron_recompute)},
     {"parallelism.moe_layer_recompute", "recompute.modules"},
     {"model.ddp_bucket_cap_mb", "overlap.bucket", As::code(nanotron_bucket)},
+    {"", "kernels.fused_input_norm", As::code(nanotron_qwen)},
+    {"model.model_config.is_qwen2_config", "kernels.fused_norm"},
+    {"model.model_config._fused_rms_norm", "kernels.fused_norm"},
+    {"model.model_config._fused_rotary_emb", "kernels.fused_rotary"},
+    {"model.model_config._use_qkv_packed", "kernels.fused_rotary"},
+    {"model.model_config._use_doc_masking", "model", As::left_out("false")},
+    {"model.model_config.no_rope_layer", "model", As::left_out("null")},
+    {"model.model_config.z_loss_enabled", "kernels.loss", As::left_out("false")},
     // Trains with a model beside it that only runs forward.
     {"doremi.ref_model_resume_checkpoint_path", "distill", As::left_out("none")},
     {"parallelism.tp_recompute_allgather", "recompute", As::left_out("true")},
@@ -167,11 +198,20 @@ void add_experts(const Value& experts, Value& config) {
     config.members.push_back({"mlp_only_layers", layers->mark, std::move(dense)});
 }
 
-// Keys of model_config that transformers does not have, and that hardly change the cost.
-constexpr std::string_view kOfNanotron[] = {
-    "_fused_rms_norm",          "_fused_rotary_emb",  "_use_doc_masking",   "_use_qkv_packed",
-    "flex_attention_mask",      "interleaved_rotary", "log_attn_probs",     "no_rope_layer",
-    "ring_attn_heads_k_stride", "rope_interleaved",   "z_loss_coefficient", "z_loss_enabled"};
+// Keys of model_config that say what nanotron launches, and not the model.
+bool is_of_kernels(std::string_view key) {
+  constexpr std::string_view kKeys[] = {"_fused_rms_norm",  "_fused_rotary_emb", "_use_qkv_packed",
+                                        "_use_doc_masking", "no_rope_layer",     "z_loss_enabled"};
+  return std::ranges::find(kKeys, key) != std::end(kKeys);
+}
+
+// Other keys of it that transformers does not have, and that hardly change the cost.
+bool is_of_no_cost(std::string_view key) {
+  constexpr std::string_view kKeys[] = {"flex_attention_mask", "interleaved_rotary",
+                                        "log_attn_probs",      "ring_attn_heads_k_stride",
+                                        "rope_interleaved",    "z_loss_coefficient"};
+  return std::ranges::find(kKeys, key) != std::end(kKeys);
+}
 
 // model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
 Value config_of(const Value& model_config) {
@@ -188,12 +228,13 @@ Value config_of(const Value& model_config) {
     config.members.push_back(made_up("qkv_bias", "false", qwen->mark));
   for (const Member& m : model_config.members) {
     if (m.key == "moe_config" && has_experts) continue;
-    if (std::ranges::find(kOfNanotron, m.key) != std::end(kOfNanotron)) continue;
+    if (is_of_kernels(m.key) || is_of_no_cost(m.key)) continue;
     if (is_qwen && m.key == "attention_bias") {
       config.members.push_back({"qkv_bias", m.key_mark, m.value});
       continue;
     }
-    if (!m.key.starts_with("is_") || !m.key.ends_with("_config")) {
+    if (m.key != "is_llama_config" && m.key != "is_qwen2_config" &&
+        m.key != "is_starcoder2_config") {
       config.members.push_back(m);
       continue;
     }
@@ -221,17 +262,17 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
-  // Tokens that attend within their document alone attend to fewer.
-  if (const Value* masks = model_config->find("_use_doc_masking");
-      masks != nullptr && masks->text == "true")
-    draft.left_out("_use_doc_masking true");
   const Value config = config_of(*model_config);
   const auto of_config = draft_config_model(config, in, draft, counts);
   if (!of_config) return;
   check_config_model(in, *of_config);
   std::vector<Argument> arguments = flatten(file);
-  std::erase_if(arguments,
-                [](const Argument& a) { return a.name.starts_with("model.model_config."); });
+  std::erase_if(arguments, [](const Argument& a) {
+    constexpr std::string_view kConfig = "model.model_config.";
+    if (!a.name.starts_with(kConfig)) return false;
+    const std::string_view key = std::string_view(a.name).substr(kConfig.size());
+    return !is_of_kernels(key) && key != "is_qwen2_config";
+  });
   const ArgumentReader reader(kNanotron, "nanotron", arguments, in.problems);
   counts.add(reader);
   Importing importing{reader, in, cluster, draft};

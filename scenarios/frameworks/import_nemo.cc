@@ -121,6 +121,9 @@ class NemoFile {
     return std::move(all_);
   }
 
+  // Whether the file is NeMo 2's.
+  bool newer() const { return newer_; }
+
   // Keys of the model that Megatron has no argument for.
   void draft(ScenarioDraft& draft) const {
     if (sees_) draft.left_out("model.mm_cfg");
@@ -406,11 +409,20 @@ class NemoFile {
     }
   }
 
-  // NeMo 1 builds layers of Transformer Engine, and keeps weights in fp8, only where the file says
-  // so (megatron_gpt_model.py: get('fp8_params', False)).
+  // NeMo 1 builds layers of Transformer Engine, keeps weights in fp8, overlaps tensor parallelism
+  // in its buffers and fuses the loss only where the file says so (megatron_gpt_model.py:
+  // get('fp8_params', False), get('ub_tp_comm_overlap', False); megatron_base_model.py,
+  // build_model_parallel_config: fields of ModelParallelConfig that the file has, else its
+  // defaults, of which cross_entropy_loss_fusion is False).  The profile has what the launcher's
+  // files say.
   void add_defaults() {
     if (has("fp8") && !has("fp8_param_gather"))
       put({"fp8_param_gather", "NeMo 1's default: fp8_params", word_value("false", {})});
+    if (!has("tp_comm_overlap"))
+      put({"tp_comm_overlap", "NeMo 1's default: ub_tp_comm_overlap", word_value("false", {})});
+    if (!has("cross_entropy_loss_fusion"))
+      put({"cross_entropy_loss_fusion", "NeMo 1's default: cross_entropy_loss_fusion",
+           word_value("false", {})});
     if (has("transformer_impl")) return;
     if (engine_)
       add_word("transformer_impl", "transformer_engine", *engine_);
@@ -575,7 +587,7 @@ void import_nemo(const ImportSources& in, const ImportCluster& cluster, Scenario
   std::vector<Argument> arguments = nemo.read(file);
   if (in.problems.any()) return;
   draft_megatron_file(std::move(arguments), in, cluster, draft, counts);
-  draft.set_text("software", "nemo", "");
+  draft.set_text("software", nemo.newer() ? "nemo" : "nemo-24.07", "");
   nemo.draft(draft);
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -406,6 +407,43 @@ void neox_norm_kernel(Importing& i) {
                 i.a.origin("rmsnorm_fusion", "GPT-NeoX's default"));
 }
 
+// The profile is version 1.0's.  What only later versions read came in 2024, after FlashAttention 2
+// (8903a969, September 2023) and with PyTorch's LayerNorm of one kernel.
+void neox_version(Importing& i) {
+  constexpr std::string_view kLater[] = {
+      "num_kv_heads",     "intermediate_size", "sliding_window_width", "moe_num_experts",
+      "mlp_multiple_of",  "sequence_parallel", "rope_fusion",          "rmsnorm_fusion",
+      "layernorm_fusion", "te_columnparallel", "te_rowparallel",       "te_layernorm_mlp",
+      "te_mha",           "te_fp8_mha"};
+  for (const std::string_view later : kLater) {
+    const std::string name(later);
+    if (!i.a.given(name) || i.a.word(name) == "false" || i.a.word(name) == "False") continue;
+    i.draft.set_text("kernels.flash_kernel", "flash-2", i.a.origin(name));
+    i.draft.set_text("kernels.layer_norm", "fused", i.a.origin(name));
+    return;
+  }
+}
+
+// DeepSpeed's engine for pipelines, which one of one stage is too, reduces gradients when the last
+// backward has ended, all of them to all ranks (DeeperSpeed deepspeed/runtime/pipe/engine.py,
+// _exec_reduce_grads).  pipe_parallel_size 0 is its other engine.
+void neox_reduction(Importing& i) {
+  const char* engine = "pipe_parallel_size";
+  const char* name = "zero_optimization.overlap_comm";
+  if (i.a.whole(engine, 0) != 0) return i.draft.set("overlap.dp_grad", false, i.a.origin(engine));
+  if (i.a.given(name)) i.draft.set("overlap.dp_grad", i.a.flag(name), i.a.origin(name));
+  if (i.a.whole("zero_optimization.stage", 0) == 1)
+    i.draft.set_text("parallel.zero_exchange", "scatter",
+                     i.a.origin(engine, "GPT-NeoX's default: pipe_parallel_size 0"));
+}
+
+// Its timers synchronize the device when they are started and stopped (DeeperSpeed
+// deepspeed/utils/timer.py).
+void neox_timers(Importing& i) {
+  const char* name = "wall_clock_breakdown";
+  if (i.a.flag(name)) i.draft.set_text("kernels.host_waits", "passes", i.a.origin(name));
+}
+
 constexpr std::string_view kOfNeoxItself = "GPT-NeoX's default";
 
 constexpr CostArgument kNeox[] = {
@@ -472,6 +510,10 @@ constexpr CostArgument kNeox[] = {
      As::flag().otherwise("false", kOfNeoxItself)},
     {"rope_fusion", "kernels.fused_rotary", As::flag().otherwise("false", kOfNeoxItself)},
     {"rmsnorm_fusion", "kernels.fused_norm", As::code(neox_norm_kernel)},
+    {"", "kernels.flash_kernel", As::code(neox_version)},
+    {"layernorm_fusion", "kernels.layer_norm"},
+    {"zero_optimization.overlap_comm", "overlap.dp_grad", As::code(neox_reduction)},
+    {"wall_clock_breakdown", "kernels.host_waits", As::code(neox_timers)},
     {"use_bnb_optimizer", "optimizer", As::left_out("false")},
     {"use_qk_layernorm", "model.use_qk_norm", As::left_out("false")},
     {"num_unique_layers", "model.num_hidden_layers", As::left_out("null")},
@@ -490,7 +532,11 @@ std::span<const CostArgument> neox_arguments() {
   static const std::vector<CostArgument> kRows = [] {
     std::vector<CostArgument> rows(std::begin(kNeox), std::end(kNeox));
     const std::span<const CostArgument> sharding = deepspeed_sharding();
-    rows.insert(rows.end(), sharding.begin(), sharding.end());
+    std::ranges::copy_if(sharding, std::back_inserter(rows), [](const CostArgument& row) {
+      return std::ranges::none_of(kNeox, [&](const CostArgument& own) {
+        return !own.name.empty() && own.name == row.name;
+      });
+    });
     return rows;
   }();
   return kRows;
@@ -509,11 +555,10 @@ void import_neox(const ImportSources& in, const ImportCluster& cluster, Scenario
                            "GPT-NeoX takes several files; the one with num_layers has the model");
   counts.add(reader);
   draft.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
-  draft.set_text("software", "megatron-deepspeed-2022",
-                 "the nearest fork of Megatron-LM with DeepSpeed's pipeline");
+  draft.set_text("software", "gpt-neox", "");
   draft.note(
-      "software: forecast as Megatron-DeepSpeed of 2022, its relative; no run of GPT-NeoX is among "
-      "the measured ones that intervals are made of");
+      "software: forecast as version 1.0 of GPT-NeoX; no run of it is among the measured ones that "
+      "intervals are made of");
   Importing importing{reader, in, cluster, draft};
   draft_rows(importing);
 }

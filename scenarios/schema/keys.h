@@ -393,6 +393,8 @@ inline constexpr auto kOptimizerKernels =
     words_of<OptimizerKernel>({{"fused", OptimizerKernel::fused},
                                {"foreach", OptimizerKernel::foreach},
                                {"flat", OptimizerKernel::flat}});
+inline constexpr auto kLayerNormKernels = words_of<LayerNormKernel>(
+    {{"fused", LayerNormKernel::fused}, {"torch-2021", LayerNormKernel::torch_2021}});
 inline constexpr auto kGradientCopies =
     words_of<GradientCopies>({{"none", GradientCopies::none},
                               {"by-tensor", GradientCopies::by_tensor},
@@ -1209,6 +1211,13 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "Megatron's default",
      .into = into<&Plan::kernels, &Kernels::fused_activation>},
+    {.path = "kernels.gate_views",
+     .type = FieldType::flag,
+     .summary = "gated MLPs without kernels.fused_activation: gate and up are views of one "
+                "product's output, whose gradients a copy puts side by side",
+     .fallback = "false",
+     .reason = "most have a product for each",
+     .into = into<&Plan::kernels, &Kernels::gate_views>},
     {.path = "kernels.fused_softmax",
      .type = FieldType::flag,
      .summary = "scale, mask and softmax in one kernel",
@@ -1250,6 +1259,21 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "kernels of apex or Transformer Engine",
      .into = into<&Plan::kernels, &Kernels::fused_norm>},
+    {.path = "kernels.fused_input_norm",
+     .type = FieldType::flag,
+     .summary = "the norm before attention in one kernel, where kernels.fused_norm is true; false: "
+                "that norm alone by PyTorch's operators",
+     .fallback = "true",
+     .reason = "as the others",
+     .into = into<&Plan::kernels, &Kernels::fused_input_norm>},
+    {.path = "kernels.layer_norm",
+     .type = FieldType::choice,
+     .summary = "LayerNorm: fused, one kernel each way; torch-2021: PyTorch before 1.11, two and "
+                "three kernels, each of which reads its input again",
+     .fallback = "fused",
+     .reason = "kernels of apex or Transformer Engine",
+     .choices = kLayerNormKernels,
+     .into = into<&Plan::kernels, &Kernels::layer_norm>},
     {.path = "kernels.fused_rotary",
      .type = FieldType::flag,
      .summary = "queries and keys are rotated in one kernel, where they lie; false: by PyTorch's "

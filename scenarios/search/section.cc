@@ -91,7 +91,7 @@ struct SoftwareAxes {
   std::array<bool, kSplitWords.size()> splits{true, true, true, true};
   bool overlaps_if_told = false;  // overlaps of collectives are switches of it (find_switches)
 };
-constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
+constexpr std::array<SoftwareAxes, 11> kSoftwareAxes{
     {{.begins = "torchtitan",
       .schedules = {"1f1b", "interleaved-1f1b", "gpipe", "looped-bfs", "zb-v",
                     "interleaved-zero-bubble"},
@@ -99,6 +99,11 @@ constexpr std::array<SoftwareAxes, 10> kSoftwareAxes{
       .zero = {false, false, false, true},
       .shards_beside_pipeline = true},
      {.begins = "megatron-deepspeed",
+      .schedules = {"1f1b"},
+      .context_parallel = false,
+      .recompute = {"none", "full"},
+      .zero = {true, true}},
+     {.begins = "gpt-neox",
       .schedules = {"1f1b"},
       .context_parallel = false,
       .recompute = {"none", "full"},

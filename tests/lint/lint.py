@@ -142,6 +142,7 @@ FOREIGN_SOURCES = {
     "csrc/kernels/configs.cuh",  # deepseek-ai/DeepEP
     "src/common.cu", "src/util.cu",  # NVIDIA/nccl-tests
     "transformer_engine/common/gemm/cublaslt_gemm.cu",  # NVIDIA/TransformerEngine
+    "aten/src/ATen/native/cuda/layer_norm_kernel.cu",  # pytorch/pytorch
     "scaled_upper_triang_masked_softmax.h",  # NVIDIA/Megatron-LM
 }
 # What a file may say of itself: it takes its own path apart.

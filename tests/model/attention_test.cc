@@ -347,6 +347,27 @@ TEST(ParallelBlock, KeepsOneResidualStreamLess) {
   EXPECT_EQ(stage_parameters(t, flash(), kWhole), parameters(t));
 }
 
+// The projection's bias and the second product's, where kernels of their own add them.
+TEST(ParallelBlock, EachBranchAddsItsBias) {
+  const auto biases = [](bool attention, Kernel kernel, PassId StagePasses::*pass) {
+    Transformer t = gpt();
+    t.parallel_block = true;
+    t.attention_output_bias = attention;
+    Plan plan = flash();
+    plan.kernels.fused_bias_dropout_add = false;
+    const Stage s(t, plan, kLayer);
+    int64_t count = 0;
+    for (const Op& op : s.graph.passes[static_cast<size_t>(s.passes.*pass)].ops) {
+      const Work& w = s.graph.works[static_cast<size_t>(op.work)];
+      count += w.kind == WorkKind::memory_bound && w.kernel == kernel;
+    }
+    return count;
+  };
+  for (const auto& [kernel, pass] : {std::pair{Kernel::bias_add, &StagePasses::forward},
+                                     std::pair{Kernel::bias_backward, &StagePasses::backward}})
+    EXPECT_EQ(biases(true, kernel, pass), biases(false, kernel, pass) + 1);
+}
+
 TEST(ParallelBlock, FlopsAreThoseOfAnyLayer) {
   Transformer t = llama();
   const Stage usual(t, flash(), kWhole);

@@ -464,6 +464,40 @@ TEST(SplitNorm, MovesWhatPyTorchsOperatorsReadAndWrite) {
   EXPECT_NEAR(backward / static_cast<double>(4 * x), 46 - 3, 0.05);
 }
 
+// kernels.layer_norm: PyTorch before 1.11 reads 1 + 1 and writes 1, backward reads 2 + 2 + 2 and
+// writes 1.
+TEST(LayerNormOfPyTorchIn2021, MovesItsTensorMoreOften) {
+  Plan p = plan(Modules::torch);
+  const Stage fused(model(), p);
+  p.kernels.layer_norm = LayerNormKernel::torch_2021;
+  const Stage split(model(), p);
+  const auto moved = [](const Stage& s, PassId pass, Kernel kernel) {
+    int64_t sum = 0;
+    for (const Op& op : s.graph.passes[static_cast<size_t>(pass)].ops) {
+      const Work& w = s.graph.works[static_cast<size_t>(op.work)];
+      if (w.kind == WorkKind::memory_bound && w.kernel == kernel) sum += w.bytes.value;
+    }
+    return sum;
+  };
+  EXPECT_EQ(2 * moved(split, split.passes.forward, Kernel::layer_norm),
+            3 * moved(fused, fused.passes.forward, Kernel::layer_norm));
+  EXPECT_EQ(3 * moved(split, split.passes.last_backward, Kernel::layer_norm_backward),
+            7 * moved(fused, fused.passes.last_backward, Kernel::layer_norm_backward));
+}
+
+// kernels.fused_input_norm
+TEST(SplitNorm, OfTheNormBeforeAttentionAlone) {
+  const Transformer llama = sample::llama(2, 512, 8, 8, 1024, 1024);
+  Plan p = plan(Modules::torch);
+  const Stage fused(llama, p);
+  p.kernels.fused_input_norm = false;
+  const Stage input(llama, p);
+  p.kernels.fused_norm = false;
+  const Stage split(llama, p);
+  const auto ops = [](const Stage& s) { return s.graph.passes[0].ops.size(); };
+  EXPECT_EQ(2 * (ops(input) - ops(fused)), ops(split) - ops(fused));
+}
+
 TEST(SplitNorm, LayerNormStaysOneKernel) {
   Plan p = plan(Modules::torch);
   const Stage fused(model(), p);

@@ -254,6 +254,28 @@ TEST(LayerOps, OverlappedReductionCoversEveryGradientOnce) {
   EXPECT_GT(buckets, 1);
 }
 
+// Into the buckets of DistributedDataParallel and out of them, 2 bytes read and written each time.
+TEST(LayerOps, OwnGradientsThatAreAddedLaterAreCopiedThroughBuckets) {
+  const Transformer model = sample::llama(4, 4096, 32, 8, 14336, 128256);
+  Plan plan = sample::plan(2, 1, 4, 1, 1, 4096);
+  plan.overlap.dp_grad = true;
+  plan.kernels.gradient_accumulation_fusion = false;
+  plan.precision.product_gradients = ProductGradients::backward;
+  const StageContent content{.layers = 4, .embedding = true, .head = true};
+  const auto copied = [&](bool own) {
+    plan.precision.own_gradients = own;
+    const OneStage stage(model, plan, content);
+    int64_t bytes = 0;
+    for (const Op& op : stage.graph.passes[static_cast<size_t>(stage.passes.last_backward)].ops) {
+      const Work& work = stage.graph.works[static_cast<size_t>(op.work)];
+      if (work.kind == WorkKind::memory_bound && work.kernel == Kernel::copy)
+        bytes += work.bytes.value;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(copied(true) - copied(false), 2 * 4 * stage_parameters(model, plan, content));
+}
+
 TEST(LayerOps, ATiedEmbeddingOnOneStageIsReducedOnce) {
   const Transformer model = gpt22b();  // tied
   Plan plan = sample::plan(1, 1, 8, 1, 1, kSeq);

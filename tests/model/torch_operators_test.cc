@@ -89,6 +89,15 @@ TEST(NormByOperators, OfAModelInFp32ConvertsNothing) {
   EXPECT_EQ(kept_more(plan, &Kernels::fused_norm, false), 2 * kTokens * kHidden * kFloat);
 }
 
+// kernels.gate_views: both gradients are read and written once more.
+TEST(ActivationByOperators, PutsGradientsOfViewsSideBySide) {
+  Plan plan = plan_of();
+  plan.kernels.fused_activation = false;
+  const size_t apart = Layer(plan).ops(ActionKind::backward);
+  plan.kernels.gate_views = true;
+  EXPECT_EQ(Layer(plan).ops(ActionKind::backward), apart + 1);
+}
+
 // Rotated queries and keys are tensors of their own, and so are the cosines and sines of each.
 TEST(RotaryByOperators, KeepsTheProjectionAndWhatWasRotated) {
   const int64_t dim = kHidden / kHeads, rotated = (kHeads + kKvHeads) * dim + 4 * dim;

@@ -87,6 +87,15 @@ TEST(Software, LaterFactsAndOnesWithConditionsWin) {
   EXPECT_EQ(with("nemo", {{"precision.grads", "fp32"}}).plan.precision.gradients, DType::fp32);
 }
 
+TEST(Software, GptNeoxReducesAllGradientsAfterItsPipeline) {
+  const Plan plan = with("gpt-neox", {{"parallel.zero", "1"}, {"precision", "fp16-mixed"}}).plan;
+  EXPECT_EQ(plan.zero_exchange, ZeroExchange::all_reduce);
+  EXPECT_FALSE(plan.overlap.dp_grad);
+  EXPECT_EQ(with("gpt-neox").p2p, P2pStyle::deepspeed);
+  EXPECT_EQ(plan.kernels.fused_attention, AttentionKernel::flash1);
+  EXPECT_EQ(plan.kernels.layer_norm, LayerNormKernel::torch_2021);
+}
+
 TEST(Software, AProfileSaysWhatIsRecomputed) {
   const Plan plan = with("deepseek").plan;
   EXPECT_EQ(plan.recompute, Recompute::selective);

@@ -200,9 +200,12 @@ class RunDraft {
   }
 
   // Transformer Engine overlaps in two forms: bulk beside another GEMM of the backward, and in
-  // pieces (pipelined) where a collective runs beside its own GEMM.
+  // pieces (pipelined) where a collective runs beside its own GEMM.  Switched off, what is left is
+  // the collective beside the weight gradient.
   void write_tensor_overlap() {
-    if (!a_.flag("tp_comm_overlap") || s_.tp < 2) return;
+    if (!a_.given("tp_comm_overlap") || s_.tp < 2) return;
+    if (!a_.flag("tp_comm_overlap"))
+      return draft_.set_text("overlap.tp", "backward", a_.origin("tp_comm_overlap"));
     const bool pipelined = a_.flag("tp_comm_overlap_ag", true) ||
                            a_.flag("tp_comm_overlap_rs", true) ||
                            a_.flag("tp_comm_overlap_rs_dgrad");

@@ -184,6 +184,35 @@ TEST(ImportNeox, WidthsThatCannotBeAreRefusedWithTheirPlace) {
   EXPECT_EQ(import_failure("gpt-neox", "[1, 2]").codes, "E330");
 }
 
+TEST(ImportNeox, GradientsAreReducedAfterTheLastBackwardOfAPipeline) {
+  const std::string overlaps =
+      "\"zero_optimization\": {\"stage\": 1, \"overlap_comm\": true}, \"wall_clock_breakdown\": "
+      "true";
+  const ImportedRun run = imported("gpt-neox", neox(overlaps));  // one stage is a pipeline, too
+  EXPECT_EQ(value_of(run, "software"), "gpt-neox");
+  EXPECT_EQ(value_of(run, "overlap.dp_grad"), "false");
+  EXPECT_EQ(value_of(run, "parallel.zero_exchange"), "");
+  EXPECT_EQ(value_of(run, "kernels.host_waits"), "passes");
+  const ImportedRun plain =
+      imported("gpt-neox",
+               "{\"num_layers\": 4, \"hidden_size\": 768, \"num_attention_heads\": 12, "
+               "\"seq_length\": 2048, " +
+                   overlaps + "}");
+  EXPECT_EQ(value_of(plain, "overlap.dp_grad"), "true");
+  EXPECT_EQ(value_of(plain, "parallel.zero_exchange"), "scatter");
+}
+
+TEST(ImportNeox, WhatOnlyLaterVersionsReadTellsThem) {
+  const auto kernel = [](const std::string& keys) {
+    return value_of(imported("gpt-neox", neox(keys)), "kernels.flash_kernel");
+  };
+  const std::string flash = "\"attention_config\": [[[\"flash\"], 4]]";
+  EXPECT_EQ(kernel(flash), "");
+  EXPECT_EQ(kernel(flash + ", \"rope_fusion\": false"), "");
+  EXPECT_EQ(kernel(flash + ", \"rope_fusion\": true"), "flash-2");
+  EXPECT_EQ(kernel(flash + ", \"num_kv_heads\": 4"), "flash-2");
+}
+
 // --- nemo ---
 
 std::string nemo(const std::string& model) {
@@ -504,6 +533,22 @@ TEST(ImportNemo, WhatIsKeptInFp8IsWhatTheFileSays) {
   EXPECT_EQ(kept("  fp8: true\n  fp8_params: false\n"), "false");
   EXPECT_EQ(kept("  fp8: true\n"), "false");
   EXPECT_EQ(kept(""), "");
+}
+
+TEST(ImportNemo, WhatOverlapsAndWhatIsFusedIsWhatTheFileSays) {
+  const auto of = [](const char* path, const std::string& model) {
+    return value_of(imported("nemo", nemo("  tensor_model_parallel_size: 2\n" + model)), path);
+  };
+  EXPECT_EQ(of("overlap.tp", "  ub_tp_comm_overlap: true\n"), "pipelined");
+  EXPECT_EQ(of("overlap.tp", "  ub_tp_comm_overlap: false\n"), "backward");
+  EXPECT_EQ(of("overlap.tp", ""), "backward");
+  EXPECT_EQ(of("kernels.fused_cross_entropy", ""), "false");
+  EXPECT_EQ(of("kernels.fused_cross_entropy", "  cross_entropy_loss_fusion: true\n"), "true");
+  EXPECT_EQ(value_of(imported("nemo", nemo("")), "overlap.tp"), "");  // one rank
+}
+
+TEST(ImportNemo, FilesOfNemo1AreOfItsLastContainers) {
+  EXPECT_EQ(value_of(imported("nemo", nemo("")), "software"), "nemo-24.07");
 }
 
 TEST(ImportNemo, ShardingOfFsdpKeepsParametersWhereOnlyGradientsAreSplit) {
@@ -1769,13 +1814,41 @@ TEST(ImportNanotron, EveryFieldHasItsPlace) {
            {"parallel.zero", "1"},
            {"schedule.kind", "\"1f1b\""},
            {"overlap.tp", "backward"},
-           {"overlap.bucket", "6553600"},
+           {"overlap.bucket", "13107200"},
            {"precision.preset", "bf16-mixed"},
            {"precision.grads", "fp32"},
            {"optimizer.clip", "true"},
            {"optimizer.kind", "adamw"}})
     EXPECT_EQ(value_of(run, path), value) << path;
   EXPECT_EQ(testing::load(run.scenario).plan.dp, 4);
+}
+
+// What nanotron launches for its Qwen2, SmolLM3's kind of model, whose norm before attention is
+// PyTorch's operators whatever the file says.
+TEST(ImportNanotron, Qwen2HasTheNormsAndBiasesOfNanotronsLayer) {
+  const auto qwen = [](const std::string& keys) {
+    std::string text = import_sample("nanotron.yaml");
+    const std::string from = "    is_llama_config: true\n";
+    return imported("nanotron", text.replace(text.find(from), from.size(),
+                                             "    is_qwen2_config: true\n" + keys));
+  };
+  const ImportedRun run =
+      qwen("    _fused_rms_norm: true\n    _use_doc_masking: true\n    attention_bias: false\n");
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(value_of(run, "kernels.fused_input_norm"), "false");
+  EXPECT_EQ(value_of(run, "kernels.fused_norm"), "");
+  EXPECT_FALSE(testing::load(run.scenario).model.attention_bias);
+  EXPECT_THAT(notes(run), HasSubstr("_use_doc_masking: not modelled, left out"));
+  EXPECT_EQ(value_of(qwen("    _fused_rms_norm: false\n"), "kernels.fused_norm"), "false");
+  EXPECT_TRUE(testing::load(qwen("    attention_bias: true\n").scenario).model.attention_bias);
+  const ImportedRun defaults = qwen("");
+  EXPECT_FALSE(testing::load(defaults.scenario).model.attention_bias);
+  EXPECT_EQ(value_of(defaults, "kernels.fused_norm"), "false");
+  EXPECT_EQ(value_of(defaults, "kernels.fused_rotary"), "false");
+  EXPECT_EQ(value_of(qwen("    _use_qkv_packed: true\n"), "kernels.fused_rotary"), "");
+  EXPECT_EQ(
+      value_of(imported("nanotron", import_sample("nanotron.yaml")), "kernels.fused_input_norm"),
+      "");  // Llama's
 }
 
 TEST(ImportNanotron, OtherValuesOfTheSameFields) {
@@ -1842,7 +1915,7 @@ TEST(ImportNanotron, KeysOfItsOwnAreKnown) {
   text += "doremi: {domain_names: [a], ref_model_resume_checkpoint_path: b}\n";
   const ImportedRun run = imported("nanotron", text);
   EXPECT_EQ(unknown(run), "");
-  EXPECT_THAT(notes(run), HasSubstr("_use_doc_masking true: not modelled"));
+  EXPECT_THAT(notes(run), HasSubstr("_use_doc_masking: not modelled"));
   EXPECT_THAT(notes(run), HasSubstr("doremi.ref_model_resume_checkpoint_path b: not modelled"));
 }
 
