@@ -233,8 +233,7 @@ Value config_of(const Value& model_config) {
       config.members.push_back({"qkv_bias", m.key_mark, m.value});
       continue;
     }
-    if (m.key != "is_llama_config" && m.key != "is_qwen2_config" &&
-        m.key != "is_starcoder2_config") {
+    if (!m.key.starts_with("is_") || !m.key.ends_with("_config")) {
       config.members.push_back(m);
       continue;
     }
