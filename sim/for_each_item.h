@@ -14,8 +14,8 @@
 namespace stepcast {
 
 // Calls work(item, thread) for every item below `count`, on so many threads, or as many as the
-// system lets start.  What a call throws is thrown here, that of the lowest item; items that nobody
-// has begun by then are left out.
+// system lets start; this one is thread 0 and does item 0.  What a call throws is thrown here, that
+// of the lowest item; items that nobody has begun by then are left out.
 template <class Work>
 void for_each_item(size_t count, int jobs, Work work) {
   const auto threads = std::min<size_t>(static_cast<size_t>(std::max(1, jobs)), count);
@@ -23,26 +23,31 @@ void for_each_item(size_t count, int jobs, Work work) {
     for (size_t i = 0; i < count; ++i) work(i, size_t{0});
     return;
   }
-  std::atomic<size_t> next{0};
+  std::atomic<size_t> next{1};
   std::mutex mutex;
   std::exception_ptr thrown;
   std::atomic<bool> ended{false};
   size_t thrown_by = count;
+  const auto call = [&](size_t i, size_t thread) {
+    try {
+      work(i, thread);
+    } catch (...) {
+      ended = true;
+      const std::lock_guard lock(mutex);
+      if (i < thrown_by) {
+        thrown_by = i;
+        thrown = std::current_exception();
+      }
+    }
+  };
   const auto run = [&](size_t thread) {
-    // Items are begun in their order: whoever throws, all below it are done.
+    // Item 0 is always done, the others are begun in their order: whoever throws, all below it are
+    // done.
+    if (thread == 0) call(0, thread);
     while (!ended) {
       const size_t i = next++;
       if (i >= count) return;
-      try {
-        work(i, thread);
-      } catch (...) {
-        ended = true;
-        const std::lock_guard lock(mutex);
-        if (i < thrown_by) {
-          thrown_by = i;
-          thrown = std::current_exception();
-        }
-      }
+      call(i, thread);
     }
   };
   {

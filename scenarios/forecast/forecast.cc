@@ -101,8 +101,9 @@ const MemoryErrors* errors_of_reserved(const Scenario& scenario) {
   return scenario.plan.trains() ? memory_errors_like(memory_errors(), kReservedMemory) : nullptr;
 }
 
-MemoryForecast forecast_step_memory(const Scenario& scenario, const OpGraph& graph, int jobs) {
-  MemoryForecast memory{memory_of(scenario, graph, jobs)};
+MemoryForecast with_room(const Scenario& scenario, const OpGraph& graph, StepMemory step,
+                         int jobs) {
+  MemoryForecast memory{std::move(step)};
   if (errors_of_reserved(scenario) != nullptr)
     memory.room =
         room_to_grow(scenario, graph, memory.step, kLeastMemoryRoom, kMostMemoryRoom, jobs);
@@ -253,15 +254,15 @@ void fill_rates(const PricedStep& priced, Result& result) {
                         name_of(s.plan.precision.params)};
 }
 
-InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {
-  const OpGraph& graph = step.graph;
+InputError deadlock_error(const Scenario& scenario, const OpGraph& graph,
+                          const Deadlock& deadlock) {
   std::string help;
   for (const Deadlock::Waiting& w : deadlock.waiting) {
     if (!help.empty()) help += "; ";
     const Rendezvous& r = graph.rendezvous[static_cast<size_t>(w.rendezvous)];
     help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
   }
-  return file_error("E401", "the schedule deadlocks", step.scenario->file, std::move(help));
+  return file_error("E401", "the schedule deadlocks", scenario.file, std::move(help));
 }
 
 // Without a barrier the next step of a rank follows its own last action, so that a step costs the
@@ -530,22 +531,19 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   const Scenario& scenario = *step.scenario;
   Result result;
   result.scenario = summary_of(scenario);
-  MemoryForecast memory;
-  const auto run = [&] {
-    if (may_share_links(scenario, options))
-      run_with_links_if_quick(step, schedule, options, result);
-    else
-      run_step(step, schedule, options, result);
-  };
   // Memory hangs on the order of the passes, the run on their prices: neither needs the other.
-  const auto run_or_trace = [&](size_t part, size_t) {
-    if (part == 0) return run();
-    memory = forecast_step_memory(scenario, step.graph, options.jobs);
-  };
+  MemoryTraces traces(scenario, step.graph);
   try {
-    for_each_item(2, options.jobs, run_or_trace);
+    for_each_item(1 + traces.stages(), options.jobs, [&](size_t part, size_t) {
+      if (part > 0)
+        traces.trace(part - 1);
+      else if (may_share_links(scenario, options))
+        run_with_links_if_quick(step, schedule, options, result);
+      else
+        run_step(step, schedule, options, result);
+    });
   } catch (const Deadlock& deadlock) {
-    throw deadlock_error(step, deadlock);
+    throw deadlock_error(scenario, step.graph, deadlock);
   }
   warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(schedule);
@@ -553,7 +551,8 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   result.bubble = sum_if(critical, is_bubble);
-  fill_memory(scenario, step.graph, std::move(memory), result);
+  fill_memory(scenario, step.graph,
+              with_room(scenario, step.graph, std::move(traces).memory(), options.jobs), result);
   fill_rates(step, result);
   if (auto remark = remark_on_mfu(scenario, result.utilization.mfu_full_attention))
     result.scenario.warnings.push_back(std::move(*remark));
@@ -595,7 +594,8 @@ std::optional<Result> forecast_memory(const Scenario& scenario) {
   if (is_too_large(step)) return {};
   Result result;
   result.scenario = summary_of(scenario);
-  fill_memory(scenario, step.graph, forecast_step_memory(scenario, step.graph, 1), result);
+  fill_memory(scenario, step.graph,
+              with_room(scenario, step.graph, memory_of(scenario, step.graph), 1), result);
   result.graph = std::make_shared<const OpGraph>(std::move(step.graph));
   return result;
 }

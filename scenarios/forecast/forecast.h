@@ -34,8 +34,8 @@ struct ForecastOptions {
   std::vector<int64_t> trace_ranks{};
   bool all_ranks = false;  // simulate each rank by itself, equal ones too
   Progress progress{};     // of replicas
-  // Threads: memory beside the run, and each stage's memory on one.  The answer is the same for any
-  // number.
+  // Threads, this one among them, on which progress is called: each stage's memory is traced beside
+  // the run.  The answer is the same for any number.
   int jobs = 1;
   MadeLists* lists = nullptr;  // kept from one forecast to the next; null: none are
 };

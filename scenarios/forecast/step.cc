@@ -157,7 +157,9 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
   return priced;
 }
 
-// The allocator of each role, replayed.
+}  // namespace
+
+// The allocator of each role, replayed.  (Of no anonymous namespace: MemoryTraces has one.)
 class Reservations {
  public:
   Reservations(const Scenario& scenario, const OpGraph& graph)
@@ -194,6 +196,8 @@ class Reservations {
   ReservedTraces traces_;
   Segments segments_;
 };
+
+namespace {
 
 // The roles, fullest first; of equal ones in their order.
 std::vector<uint32_t> largest_first(const std::vector<Bytes>& by_role) {
@@ -270,21 +274,46 @@ Bytes usable_memory(const Scenario& scenario) {
   return scenario.cluster.node.gpu.memory - device_reserve(scenario);
 }
 
-StepMemory memory_of(const Scenario& scenario, const OpGraph& graph, int jobs) {
+struct MemoryTraces::Parts {
+  Parts(const Scenario& scenario, const OpGraph& graph)
+      : room(usable_memory(scenario)),
+        reservations(scenario, graph),
+        by_role(trace_memory(graph)),
+        like(by_role.size()),
+        found(by_role.size()) {
+    for (uint32_t r = 0; r < like.size(); ++r) {
+      like[r] = reservations.like(r);
+      if (like[r] == r) unlike.push_back(r);
+    }
+  }
+
+  Bytes room{};
+  Reservations reservations;
+  std::vector<RoleMemory> by_role;
+  std::vector<uint32_t> like, unlike;
+  std::vector<ReservedTraces::Reserved> found;  // of those that are unlike
+};
+
+MemoryTraces::MemoryTraces(const Scenario& scenario, const OpGraph& graph)
+    : parts_(std::make_unique<Parts>(scenario, graph)) {}
+
+MemoryTraces::~MemoryTraces() = default;
+
+size_t MemoryTraces::stages() const {
+  return parts_->unlike.size();
+}
+
+void MemoryTraces::trace(size_t stage) {
+  const uint32_t role = parts_->unlike[stage];
+  parts_->found[role] = parts_->reservations.of(role, parts_->by_role[role].peak, parts_->room);
+}
+
+StepMemory MemoryTraces::memory() && {
   StepMemory step;
-  step.by_role = trace_memory(graph);
-  const Bytes room = usable_memory(scenario);
-  const Reservations reservations(scenario, graph);
-  std::vector<uint32_t> like(step.by_role.size());
-  for (uint32_t r = 0; r < like.size(); ++r) like[r] = reservations.like(r);
-  std::vector<ReservedTraces::Reserved> found(like.size());
-  for_each_item(like.size(), jobs, [&](size_t r, size_t) {
-    if (like[r] == r)
-      found[r] = reservations.of(static_cast<uint32_t>(r), step.by_role[r].peak, room);
-  });
-  for (uint32_t r = 0; r < like.size(); ++r) {
+  step.by_role = std::move(parts_->by_role);
+  for (uint32_t r = 0; r < step.by_role.size(); ++r) {
     const Bytes peak = step.by_role[r].peak;
-    const auto [reserved, lacked_room] = found[like[r]];
+    const auto [reserved, lacked_room] = parts_->found[parts_->like[r]];
     step.reserved_by_role.push_back(reserved);
     step.lacked_room.push_back(lacked_room);
     if (peak > step.by_role[step.peak_role].peak) step.peak_role = r;
@@ -293,6 +322,12 @@ StepMemory memory_of(const Scenario& scenario, const OpGraph& graph, int jobs) {
   step.peak = step.by_role[step.peak_role].peak;
   step.reserved = step.reserved_by_role[step.reserved_role];
   return step;
+}
+
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph) {
+  MemoryTraces traces(scenario, graph);
+  for (size_t stage = 0; stage < traces.stages(); ++stage) traces.trace(stage);
+  return std::move(traces).memory();
 }
 
 StepMemory memory_of(const LoweredStep& step) {

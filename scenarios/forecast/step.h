@@ -10,7 +10,9 @@
 // them (forecast.h).  step.cc opens with an example.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -119,18 +121,37 @@ struct StepMemory {
   Bytes peak{}, reserved{};             // of these
 };
 
-// On a GPU with the scenario's usable memory: the step does not fit if more is reserved.  `jobs`:
-// threads, each for one stage at a time; the answer is the same for any number.
-StepMemory memory_of(const Scenario& scenario, const OpGraph& graph, int jobs = 1);
+// On a GPU with the scenario's usable memory: the step does not fit if more is reserved.
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph);
 StepMemory memory_of(const LoweredStep& step);
+
+// memory_of() in parts, of which several threads may do one each.
+class MemoryTraces {
+ public:
+  // REQUIRES: both outlive this.
+  MemoryTraces(const Scenario& scenario, const OpGraph& graph);
+  ~MemoryTraces();
+
+  // Those that are unlike each other.
+  size_t stages() const;
+  // The allocator of one of them, the longest part.
+  void trace(size_t stage);
+  // REQUIRES: each of them has been traced.
+  StepMemory memory() &&;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 // Whether the step fits.  Faster than memory_of() where it does not.
 bool fits(const LoweredStep& step);
 
 // How many times as large all tensors could be for the step to fit still, to a hundredth: `least`
 // if it would not fit even then, `most` if it would.  That may be more than usable / reserved, for
-// where room is short the allocator gives free segments back.  `jobs` as above.  REQUIRES: memory =
-// memory_of(scenario, graph); 0 < least <= most.
+// where room is short the allocator gives free segments back.  `jobs`:
+// threads; the answer is the same for any number.  REQUIRES: memory = memory_of(scenario, graph);
+// 0 < least <= most.
 double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
                     double least, double most, int jobs = 1);
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "report/json/result.h"
 #include "scenarios/forecast/forecast.h"
@@ -155,13 +157,39 @@ TEST(Step, RoomToGrowIsWhatTheTensorsLeave) {
 
 // With little room, with enough for some stages, and with plenty.
 TEST(Step, AnyNumberOfThreadsForecastsTheSame) {
-  for (const char* gpu : {"8GiB", "15GiB", "16GiB", "17GiB", "18GiB", "80GiB"}) {
-    const Scenario s = four_stages(gpu);
+  std::vector<Scenario> steps;
+  for (const char* gpu : {"8GiB", "15GiB", "16GiB", "17GiB", "18GiB", "80GiB"})
+    steps.push_back(four_stages(gpu));
+  const std::string nodes =
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 4\n"
+      "parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 4096}\n";
+  for (const char* more :
+       {"contention: {links: auto}\n", "contention: {links: on}\n",
+        "perturb: [{where: all, compute: {lognormal: {sigma: 0.05}}}]\nreplicas: 3\n"})
+    steps.push_back(load_scenario_text(nodes + more, "nodes.yaml"));
+  for (const Scenario& s : steps) {
     const Result one = forecast(s);
-    for (const int jobs : {2, 3, 16}) {
-      const Result several = forecast(s, {.jobs = jobs});
-      EXPECT_EQ(run_json(several, "1"), run_json(one, "1")) << gpu;
-    }
+    for (const int jobs : {2, 3, 16})
+      EXPECT_EQ(run_json(forecast(s, {.jobs = jobs}), "1"), run_json(one, "1")) << s.name;
+  }
+}
+
+TEST(Step, ProgressIsToldOnTheThreadThatAskedAndMayEndTheForecast) {
+  const Scenario s = load_scenario_text(
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100\n"
+      "parallel: {tp: 2, pp: 4}\nbatch: {global: 16, micro: 1, seq: 4096}\n"
+      "perturb: [{where: all, compute: {lognormal: {sigma: 0.05}}}]\nreplicas: 20\n",
+      "replicas.yaml");
+  struct Enough {};
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int i = 0; i < 10; ++i) {
+    int64_t told = 0;
+    const auto progress = [&](int64_t done, int64_t) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      if (told = done; done > 10) throw Enough{};
+    };
+    EXPECT_THROW(forecast(s, {.progress = progress, .jobs = 4}), Enough);
+    EXPECT_EQ(told, 11);
   }
 }
 

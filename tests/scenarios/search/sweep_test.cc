@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "job/training.h"
 #include "scenarios/forecast/forecast.h"
@@ -260,6 +262,15 @@ TEST(ForEachItem, BeginsNothingAfterWhatThrew) {
       EXPECT_EQ(lowest, 10u);
     }
     EXPECT_LE(begun, 10 + 2 * jobs);
+  }
+}
+
+TEST(ForEachItem, TheCallerDoesTheFirst) {
+  for (int i = 0; i < 100; ++i) {
+    std::array<std::thread::id, 3> by;
+    for_each_item(by.size(), 3,
+                  [&](size_t item, size_t) { by[item] = std::this_thread::get_id(); });
+    EXPECT_EQ(by[0], std::this_thread::get_id());
   }
 }
 
