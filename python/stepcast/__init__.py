@@ -60,6 +60,9 @@ def _named(scenarios):
 #: Keys that a scenario has at its top, as one or another of them must be there.
 _SCENARIO_KEYS = ("model", "cluster", "extends")
 
+#: How names of files end that are scenarios or become some: no preset's name ends so.
+_FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".log", ".out", ".txt")
+
 
 def _is_named_cases(scenarios):
     """Whether a mapping is one of names and scenarios, and no scenario.
@@ -71,7 +74,7 @@ def _is_named_cases(scenarios):
         return isinstance(value, Scenario) or isinstance(value, Mapping) and any(key in value for key in _SCENARIO_KEYS)
 
     def is_file(value):
-        return isinstance(value, os.PathLike) or isinstance(value, str) and value.endswith((".yaml", ".yml", ".json"))
+        return isinstance(value, os.PathLike) or isinstance(value, str) and value.endswith(_FILE_SUFFIXES)
 
     found = [scenarios[key] for key in _SCENARIO_KEYS if key in scenarios]
     if not found or any(map(is_scenario, found)):

@@ -281,6 +281,9 @@ class Compare(unittest.TestCase):
             c = sc.compare(cases)
             self.assertEqual([one.name for one in c.cases], list(cases))
             self.assertEqual([one.step_time_ps for one in c.cases], expected)
+        # Whatever a file is of; names of presets end in no such way.
+        self.assertTrue(sc._is_named_cases({"model": "train.sh", "tuned": "llama.toml", "log": "run.out"}))
+        self.assertFalse(sc._is_named_cases({"model": "qwen2.5-7b", "cluster": "dgx-h100"}))
         # What extends a file is a scenario.
         self.assertFalse(sc._is_named_cases({"extends": "a.yaml"}))
 
