@@ -83,9 +83,8 @@ double write_bandwidth(const Job& job, const Scenario& s) {
   return job.write_bw.value_or(kWritePerNode * real(nodes_of(s)));
 }
 
-// What interrupts the job, with the rates of its nodes; `scale` is on all rates.
-std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, double load,
-                                           double scale = 1) {
+// What interrupts the job, with the rates of its nodes.
+std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, double load) {
   std::vector<Interruption> all;
   for (const JobCause& c : job.causes) {
     Interruption i;
@@ -93,8 +92,8 @@ std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, do
     double nodes = real(nodes_of(s));
     // A fleet's nodes may have more GPUs, or fewer.
     if (job.fleet != nullptr) nodes = real(s.plan.grid.world()) / real(job.fleet->gpus_per_node);
-    i.rate = std::min(scale * (c.per_node_day * nodes + c.per_job_day) / kDay, 1e12);
-    if (job.mtbf) i.rate = scale / *job.mtbf;
+    i.rate = std::min((c.per_node_day * nodes + c.per_job_day) / kDay, 1e12);
+    if (job.mtbf) i.rate = 1 / *job.mtbf;
     i.recovery = c.restart + load + job.warmup;
     i.takes_node = c.takes_node;
     i.repair = c.repair;

@@ -62,7 +62,7 @@ struct TrainingPlan {
   double useful_share = 0;
   double wall = 0;
   double gpu_hours = 0;
-  std::optional<double> price, energy_j;
+  std::optional<double> price;
   bool chosen = false;
 };
 
@@ -97,9 +97,8 @@ struct TrainingResult {
   std::string name, file, gpu;
   int64_t gpus = 1, nodes = 1;
   double tokens = 0, steps = 0;
-  std::vector<TrainingPhase> phases;          // the step's own last
-  Result fullest;                             // the step of the phase that needs most memory
-  std::optional<double> step_low, step_high;  // 80 % interval over the forecast
+  std::vector<TrainingPhase> phases;  // the step's own last
+  Result fullest;                     // the step of the phase that needs most memory
 
   TrainingTimes times;
   std::optional<double> wall_low, wall_high;  // 80 % interval, around the mean of drawn runs too
