@@ -49,6 +49,9 @@ std::optional<double> host_watts(const Gpu& gpu);
 // neither code nor place.
 std::optional<Diagnostic> check_power(const Gpu& gpu);
 
+// What a host draws, in words: "hosts at 61 % of their rating".
+std::string host_words();
+
 // What of these figures is assumed, in words: "memory-bound kernels at 65 % of the rating".  Empty
 // if all have a source.
 std::string assumed_power(const Gpu& gpu);

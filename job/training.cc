@@ -317,7 +317,7 @@ std::vector<TrainingFact> derived_settings(const Job& job, const Scenario& s) {
     const double most = (*gpu_watts(gpu, Draw::compute) + *host) * real(s.cluster.node.gpus);
     const std::string assumed = assumed_power(gpu);
     all.push_back({"job.power.node", fmt::format("up to {:.2f} kW", most / 1e3),
-                   "derived: GPUs by kind of operation, hosts at 61 % of their rating" +
+                   "derived: GPUs by kind of operation, " + host_words() +
                        (assumed.empty() ? "" : "; assumed: " + assumed)});
   }
   return all;
@@ -576,7 +576,7 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
     e.joules = (e.gpu_watts + *host) * gpus * t.wall;
     e.step_joules = (*step_gpu_watts(gpu, parts.back().result.account) + *host) * gpus *
                     to_seconds(parts.back().result.step_time);
-    e.basis = "GPUs by kind of operation, hosts at 61 % of their rating as those of 8 x H100";
+    e.basis = "GPUs by kind of operation, " + host_words() + " as those of 8 x H100";
   }
   e.node_watts = e.joules / t.wall / nodes;
   return e;
