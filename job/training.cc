@@ -48,7 +48,6 @@ namespace stepcast {
 
 namespace {
 
-constexpr double kDay = 86400;
 // Llama 3's storage sustains 2 TB/s for 2,048 nodes (arXiv 2407.21783, section 3.3.1).
 constexpr double kWritePerNode = 2e12 / 2048;
 // Replicas that are drawn where there is no closed form: fewer where a run is interrupted so often
@@ -63,15 +62,6 @@ constexpr double kInterruptionsToCompare = 1e5;
 int64_t nodes_of(const Scenario& s) {
   const int64_t gpus = s.plan.grid.world(), node = s.cluster.node.gpus;
   return std::max<int64_t>(1, (gpus + node - 1) / node);
-}
-
-// Of a run: up to days.  What report/ writes of an op or a step ends at seconds.
-std::string duration_text(double s) {
-  if (s < 0.9995) return fmt::format("{:.0f} ms", s * 1e3);
-  if (s < 99.95) return fmt::format("{:.1f} s", s);
-  if (s < 5999.5) return fmt::format("{:.1f} min", s / 60);
-  if (s < 2 * kDay) return fmt::format("{:.1f} h", s / 3600);
-  return fmt::format("{:.1f} days", s / kDay);
 }
 
 std::string rate_of_bytes(double bytes_per_s) {
@@ -92,7 +82,7 @@ std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, do
     double nodes = real(nodes_of(s));
     // A fleet's nodes may have more GPUs, or fewer.
     if (job.fleet != nullptr) nodes = real(s.plan.grid.world()) / real(job.fleet->gpus_per_node);
-    i.rate = std::min((c.per_node_day * nodes + c.per_job_day) / kDay, 1e12);
+    i.rate = std::min((c.per_node_day * nodes + c.per_job_day) / kSecondsOfADay, 1e12);
     if (job.mtbf) i.rate = 1 / *job.mtbf;
     i.recovery = c.restart + load + job.warmup;
     i.takes_node = c.takes_node;
@@ -554,8 +544,8 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
   TrainingEnergy e;
   const double busy = t.useful + t.slow_ranks + t.evaluation + t.redo;
   const double standing = t.wall - busy;
-  e.pue = job.pue.value_or(0);
-  e.grams_per_kwh = job.carbon.value_or(0);
+  e.pue = job.pue;
+  if (job.carbon.value_or(0) > 0) e.grams_per_kwh = job.carbon;
   if (job.node_power) {
     e.joules = *job.node_power * nodes * t.wall;
     e.step_joules = *job.node_power * nodes * to_seconds(parts.back().result.step_time);
@@ -720,7 +710,7 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
     size_t found = 0;
     while (found < nodes.size()) {
       const Known& here = at(nodes[found]);
-      if (here.plan && here.plan->fits && here.plan->wall <= *options.days * kDay) break;
+      if (here.plan && here.plan->fits && here.plan->wall <= *options.days * kSecondsOfADay) break;
       why = here.why;
       ++found;
     }

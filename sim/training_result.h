@@ -84,13 +84,20 @@ struct TrainingReplicas {
 
 // By what the power is known.
 struct TrainingEnergy {
-  double joules = 0;         // of the computers
-  double gpu_watts = 0;      // of a GPU, in the mean over the run; 0: of the node as stated
-  double node_watts = 0;     // of a node, in the mean
-  double step_joules = 0;    // of one step, all nodes
-  double pue = 0;            // 0: not stated
-  double grams_per_kwh = 0;  // 0: not stated
-  std::string basis;         // "GPUs by kind of operation, hosts as ..."
+  double joules = 0;       // of the computers
+  double gpu_watts = 0;    // of a GPU, in the mean over the run; 0: of the node as stated
+  double node_watts = 0;   // of a node, in the mean
+  double step_joules = 0;  // of one step, all nodes
+  // What the building takes for each joule of them, and the CO2 of its electricity, if stated.
+  std::optional<double> pue, grams_per_kwh;
+  std::string basis;  // "GPUs by kind of operation, hosts as ..."
+
+  double mwh() const { return joules / 3.6e9; }
+  double mwh_with_pue() const { return mwh() * pue.value_or(1); }
+  std::optional<double> tonnes_of_co2() const {
+    if (!grams_per_kwh) return {};
+    return mwh_with_pue() * *grams_per_kwh / 1e3;
+  }
 };
 
 struct TrainingResult {

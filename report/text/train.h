@@ -33,12 +33,10 @@ struct Waterfall {
 };
 Waterfall waterfall_of(const TrainingTimes& times);
 
-// "34 ms", "12.3 min", "76.2 days"; "75.0 days".
-std::string span_text(double seconds);
+// "75.0 days"
 std::string days_of_seconds(double seconds);
 std::string number_text(double n);
 std::string dollars(double usd);
-constexpr double kJoulesAMegawattHour = 3.6e9;
 
 // Of a run whose batch grows, and of other numbers of GPUs.  No row without them.
 CellTable phases_table(const TrainingResult& result);
