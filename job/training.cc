@@ -451,13 +451,24 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
                              [](const Diagnostic& d) { return std::pair(d.line, d.column); });
 }
 
+namespace {
+
+// The run of steps that all take as long.  `copies`: with those in memory, which have no closed
+// form.  A checkpoint that takes longer than it is until the next one is complete by then.
+LongRun run_of_steps(const Job& job, const Scenario& s, double step, double steps, bool copies,
+                     TrainingCheckpoint& checkpoint) {
+  LongRun run = long_run(job, s, step, step * steps, checkpoint);
+  if (!copies) run.memory_interval = 0;
+  run.lag = std::min(run.lag, run.interval + run.block);
+  return run;
+}
+
+}  // namespace
+
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
   if (step <= 0 || steps <= 0 || !scenario.plan.trains()) return step * steps;
   TrainingCheckpoint checkpoint;
-  LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
-  run.memory_interval = 0;
-  run.lag = std::min(run.lag, run.interval + run.block);
-  return wall_of(run);
+  return wall_of(run_of_steps(job, scenario, step, steps, false, checkpoint));
 }
 
 namespace {
@@ -500,9 +511,7 @@ std::optional<TrainingPlan> plan_of(const Job& job, const Scenario& s, const Res
   const double step = to_seconds(result.step_time);
   const double steps = *job.tokens / (real(s.plan.global_batch) * real(s.plan.seq));
   TrainingCheckpoint checkpoint;
-  LongRun run = long_run(job, s, step, step * steps, checkpoint);
-  if (!seed) run.memory_interval = 0;
-  run.lag = std::min(run.lag, run.interval + run.block);
+  LongRun run = run_of_steps(job, s, step, steps, seed.has_value(), checkpoint);
   const int64_t count = replicas_of(run, kInterruptionsToCompare, kDrawnToCompare);
   if (run.memory_interval > 0 && checkpoint.automatic)
     take_best_interval(run, checkpoint, step, count, *seed);
