@@ -44,17 +44,17 @@ double bent_log2(double v) {
   return exponent + (mantissa - 0.5) * 2 - 1;
 }
 
-std::string_view part_style(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kStyles{
-      {{"useful", "t-compute"},
-       {"slow ranks", "s-straggler"},
-       {"evaluation", "s-fill"},
-       {"checkpoint", "a-U"},
-       {"redo", "t-exposed"},
-       {"restart", "a-R"},
-       {"wait", "s-blocked"}}};
-  return std::ranges::find(kStyles, name, &std::pair<std::string_view, std::string_view>::first)
-      ->second;
+std::string_view part_style(TrainingPart part) {
+  switch (part) {
+    case TrainingPart::useful: return "t-compute";
+    case TrainingPart::slow_ranks: return "s-straggler";
+    case TrainingPart::evaluation: return "s-fill";
+    case TrainingPart::checkpoint: return "a-U";
+    case TrainingPart::redo: return "t-exposed";
+    case TrainingPart::restart: return "a-R";
+    case TrainingPart::wait: return "s-blocked";
+  }
+  return {};
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::string train_verdict(const TrainingResult& r) {
 
 std::string waterfall_panel(const TrainingResult& r) {
   const Waterfall fall = waterfall_of(r.times);
-  const bool hours = fall.unit == "h";
+  const bool hours = fall.hours;
   const std::array<HtmlColumn, 5> columns{{{"part", false},
                                            {hours ? "hours" : "days", true},
                                            {"share, %", true},
@@ -117,7 +117,7 @@ std::string waterfall_panel(const TrainingResult& r) {
   for (const WaterfallLine& l : fall.lines) {
     const std::string title = fmt::format("{}: {} {}", l.name, l.amount, hours ? "hours" : "days");
     const std::array<BarPart, 2> bar{
-        {{before, "t-none", {}}, {l.share, std::string(part_style(l.name)), title}}};
+        {{before, "t-none", {}}, {l.share, std::string(part_style(l.part)), title}}};
     table.row()
         .text(l.name)
         .text(l.amount)

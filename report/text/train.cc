@@ -24,27 +24,28 @@ std::string train_line(std::string_view name, const std::string& text) {
 
 // The parts of the wall time that add up to it; those of nothing are left out but the first.
 struct TimePart {
-  std::string_view name;
+  TrainingPart part;
   double TrainingTimes::*seconds;
+  std::string_view name, key;  // to read, and in JSON
 };
-constexpr std::array<TimePart, 7> kTimeParts{{{"useful", &TrainingTimes::useful},
-                                              {"slow ranks", &TrainingTimes::slow_ranks},
-                                              {"evaluation", &TrainingTimes::evaluation},
-                                              {"checkpoint", &TrainingTimes::checkpoint},
-                                              {"redo", &TrainingTimes::redo},
-                                              {"restart", &TrainingTimes::restart},
-                                              {"wait", &TrainingTimes::wait}}};
-constexpr std::array<std::string_view, 7> kTimeKeys{
-    "useful_s", "slow_ranks_s", "evaluation_s", "checkpoint_s", "redo_s", "restart_s", "wait_s"};
+constexpr std::array<TimePart, 7> kTimeParts{{
+    {TrainingPart::useful, &TrainingTimes::useful, "useful", "useful_s"},
+    {TrainingPart::slow_ranks, &TrainingTimes::slow_ranks, "slow ranks", "slow_ranks_s"},
+    {TrainingPart::evaluation, &TrainingTimes::evaluation, "evaluation", "evaluation_s"},
+    {TrainingPart::checkpoint, &TrainingTimes::checkpoint, "checkpoint", "checkpoint_s"},
+    {TrainingPart::redo, &TrainingTimes::redo, "redo", "redo_s"},
+    {TrainingPart::restart, &TrainingTimes::restart, "restart", "restart_s"},
+    {TrainingPart::wait, &TrainingTimes::wait, "wait", "wait_s"},
+}};
 
 std::string waterfall_text(const TrainingTimes& t) {
   const Waterfall fall = waterfall_of(t);
-  std::string text = fall.unit == "h" ? "\n  where the hours go\n" : "\n  where the days go\n";
+  std::string text = fall.hours ? "\n  where the hours go\n" : "\n  where the days go\n";
   constexpr double kBar = 24;
   for (const WaterfallLine& l : fall.lines) {
     const auto bar = static_cast<size_t>(l.share * kBar + 0.5);
-    std::string line = "  " + pad_right(l.name, 12) + pad_left(l.amount, 9) + ' ' +
-                       std::string(fall.unit) + pad_left(percent(l.share), 9);
+    std::string line = "  " + pad_right(l.name, 12) + pad_left(l.amount, 9) +
+                       (fall.hours ? " h" : " d") + pad_left(percent(l.share), 9);
     if (bar > 0) line += "  " + std::string(bar, '#');
     text += line + '\n';
   }
@@ -150,17 +151,17 @@ Waterfall waterfall_of(const TrainingTimes& t) {
   for (const TimePart& p : kTimeParts)
     parts.push_back(Time{
         static_cast<int64_t>(std::min(t.*p.seconds * 1e6, 9e18) + 0.5)});  // only in proportion
-  const bool hours = t.wall < 2 * kSecondsOfADay;
-  const double unit = hours ? 36 : 864;  // seconds of a hundredth
+  Waterfall fall;
+  fall.hours = t.wall < 2 * kSecondsOfADay;
+  const double unit = fall.hours ? 36 : 864;  // seconds of a hundredth
   const std::vector<int64_t> shown =
       apportion(parts, static_cast<int64_t>(std::min(t.wall / unit, 9e18) + 0.5));
-  Waterfall fall;
-  fall.unit = hours ? "h" : "d";
   for (size_t i = 0; i < kTimeParts.size(); ++i) {
-    const double seconds = t.*kTimeParts[i].seconds;
+    const TimePart& p = kTimeParts[i];
+    const double seconds = t.*p.seconds;
     if (i > 0 && seconds <= 0) continue;
-    fall.lines.push_back({kTimeParts[i].name, seconds, seconds / t.wall,
-                          fixed(static_cast<double>(shown[i]) / 100, 2)});
+    fall.lines.push_back(
+        {p.part, p.name, seconds, seconds / t.wall, fixed(static_cast<double>(shown[i]) / 100, 2)});
   }
   return fall;
 }
@@ -266,8 +267,7 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
     json.member("price_usd", r.price);
     json.member("ettr", r.useful_share);
     json.object("waterfall", [&] {
-      for (size_t i = 0; i < kTimeParts.size(); ++i)
-        json.member(kTimeKeys[i], r.times.*kTimeParts[i].seconds);
+      for (const TimePart& p : kTimeParts) json.member(p.key, r.times.*p.seconds);
       json.member("wall_s", r.times.wall);
     });
     json.member("interruptions", r.interruptions);

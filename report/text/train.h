@@ -2,6 +2,7 @@
 // `stepcast train`: a whole training run as text and JSON.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,14 +22,24 @@ std::string training_json(const TrainingResult& result, std::string_view version
 
 // Where the wall time goes, as text and report show it; parts of nothing are left out but the
 // first.
+enum class TrainingPart : uint8_t {
+  useful,
+  slow_ranks,
+  evaluation,
+  checkpoint,
+  redo,
+  restart,
+  wait
+};
 struct WaterfallLine {
+  TrainingPart part{};
   std::string_view name;  // "redo"
   double seconds = 0;
   double share = 0;    // of the wall time
   std::string amount;  // days or hours, which add up as they are shown
 };
 struct Waterfall {
-  std::string_view unit;  // "d" or "h"
+  bool hours = false;  // of a run of less than two days; else days
   std::vector<WaterfallLine> lines;
 };
 Waterfall waterfall_of(const TrainingTimes& times);
