@@ -161,6 +161,16 @@ std::string mode_title(const Plan& plan);
 
 // ---------------------------------------------------------------------------------------- the rest
 
+// The scenario that a tree describes, which `file` and what it names are read for.  Problems are
+// collected as far as anything can be made out; nothing is returned if there are any.  Throws
+// InputError for what is wrong with the cost table of `calibration`.
+std::optional<Scenario> resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
+                                     Problems& problems);
+
+// Whether `calibration` means a shipped table by this name and no file: one without a dot, if there
+// is such a table.
+bool is_shipped_table(const std::string& name);
+
 // Lines of counts, one column an expert (a line for each step or layer, say), or one count a line,
 // a line an expert; '#' begins a remark.  What all lines count together becomes Routing::shares.
 // Does nothing without the key or a model with experts.  Adds E101, E111 for the file, E125, E127
