@@ -70,6 +70,10 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan);
 // is stated.
 std::string remark_on_one_node(const PlanInputs& in);
 
+// For messages: the size among `keys` that was said last, by --set or else furthest down in the
+// file; the section if none is given.
+Key last_given(const PlanInputs& in, Keys keys);
+
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 
