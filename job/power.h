@@ -15,8 +15,8 @@
 
 #include "sim/diagnostic.h"
 #include "sim/graph/spend.h"
-#include "sim/result.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/training_result.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {

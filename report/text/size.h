@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "report/format.h"
-#include "sim/model_size.h"
+#include "sim/results/model_size.h"
 #include "sim/units.h"
 
 namespace stepcast {

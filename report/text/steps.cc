@@ -12,7 +12,7 @@
 #include "report/json/writer.h"
 #include "report/text/search.h"
 #include "sim/csv.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {

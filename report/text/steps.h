@@ -9,8 +9,8 @@
 
 #include "report/format.h"
 #include "report/text/cells.h"
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -12,7 +12,7 @@
 #include "report/format.h"
 #include "report/json/writer.h"
 #include "report/text/cells.h"
-#include "sim/training_result.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 

@@ -13,7 +13,7 @@
 
 #include "scenarios/scenario.h"
 #include "sim/for_each_item.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

@@ -21,7 +21,7 @@
 #include "sim/for_each_item.h"
 #include "sim/graph/spend.h"
 #include "sim/lanes/lanes.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 
 #include <fmt/format.h>
 
