@@ -345,8 +345,7 @@ void refuse_job(const Job& job, std::string_view key, std::string message, std::
   const JobPlace at = place_in_job(job, key);
   Problems problems;
   problems.add("E127", std::move(message), at.mark, at.length, {}, std::move(help));
-  problems.throw_if_any();
-  throw InputError(Diagnostic{});
+  throw InputError(problems.diagnostics());
 }
 
 }  // namespace stepcast

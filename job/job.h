@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "scenarios/scenario_document.h"
-#include "sim/training_result.h"
+#include "sim/results/training_result.h"
 #include "sim/units.h"
 
 namespace stepcast {

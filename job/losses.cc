@@ -95,10 +95,6 @@ double best_interval(double mtbf, double block) {
   return (low + high) / 2;
 }
 
-double small_losses(double rate, double restart, double interval, double block) {
-  return (1 - rate * (restart + interval / 2)) / (1 + block / interval);
-}
-
 double erlang_loss(double load, int64_t servers) {
   double loss = 1;
   for (int64_t n = 1; n <= servers; ++n)

@@ -67,10 +67,6 @@ RunParts expected_parts(const LongRun& run);
 // infinite without interruptions.
 double best_interval(double mtbf, double block);
 
-// Share of useful time where losses are small (Kokolis et al. 2025, arXiv 2410.21680, section 2):
-// (1 - rate (restart + interval/2)) / (1 + block/interval).
-double small_losses(double rate, double restart, double interval, double block);
-
 // --- Nodes in repair
 
 // Share of interruptions that find all `servers` nodes in repair: Erlang's loss formula for

@@ -128,6 +128,10 @@ std::optional<Diagnostic> check_power(const Gpu& gpu) {
   return d;
 }
 
+std::string host_words() {
+  return fmt::format("hosts at {:.0f} % of their rating", power_table().host_drawn * 100);
+}
+
 std::string assumed_power(const Gpu& gpu) {
   const PowerTable& table = power_table();
   constexpr std::array<std::string_view, kDraws> kWords{

@@ -15,8 +15,8 @@
 
 #include "sim/diagnostic.h"
 #include "sim/graph/spend.h"
-#include "sim/result.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/training_result.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {
@@ -48,6 +48,9 @@ std::optional<double> host_watts(const Gpu& gpu);
 // hosts of its architecture have none (power.csv).  Nothing if both are known.  The Diagnostic has
 // neither code nor place.
 std::optional<Diagnostic> check_power(const Gpu& gpu);
+
+// What a host draws, in words: "hosts at 61 % of their rating".
+std::string host_words();
 
 // What of these figures is assumed, in words: "memory-bound kernels at 65 % of the rating".  Empty
 // if all have a source.

@@ -48,7 +48,6 @@ namespace stepcast {
 
 namespace {
 
-constexpr double kDay = 86400;
 // Llama 3's storage sustains 2 TB/s for 2,048 nodes (arXiv 2407.21783, section 3.3.1).
 constexpr double kWritePerNode = 2e12 / 2048;
 // Replicas that are drawn where there is no closed form: fewer where a run is interrupted so often
@@ -65,15 +64,6 @@ int64_t nodes_of(const Scenario& s) {
   return std::max<int64_t>(1, (gpus + node - 1) / node);
 }
 
-// Of a run: up to days.  What report/ writes of an op or a step ends at seconds.
-std::string duration_text(double s) {
-  if (s < 0.9995) return fmt::format("{:.0f} ms", s * 1e3);
-  if (s < 99.95) return fmt::format("{:.1f} s", s);
-  if (s < 5999.5) return fmt::format("{:.1f} min", s / 60);
-  if (s < 2 * kDay) return fmt::format("{:.1f} h", s / 3600);
-  return fmt::format("{:.1f} days", s / kDay);
-}
-
 std::string rate_of_bytes(double bytes_per_s) {
   return bytes_per_s < 1e12 ? fmt::format("{:.4g} GB/s", bytes_per_s / 1e9)
                             : fmt::format("{:.4g} TB/s", bytes_per_s / 1e12);
@@ -83,9 +73,8 @@ double write_bandwidth(const Job& job, const Scenario& s) {
   return job.write_bw.value_or(kWritePerNode * real(nodes_of(s)));
 }
 
-// What interrupts the job, with the rates of its nodes; `scale` is on all rates.
-std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, double load,
-                                           double scale = 1) {
+// What interrupts the job, with the rates of its nodes.
+std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, double load) {
   std::vector<Interruption> all;
   for (const JobCause& c : job.causes) {
     Interruption i;
@@ -93,8 +82,8 @@ std::vector<Interruption> interruptions_of(const Job& job, const Scenario& s, do
     double nodes = real(nodes_of(s));
     // A fleet's nodes may have more GPUs, or fewer.
     if (job.fleet != nullptr) nodes = real(s.plan.grid.world()) / real(job.fleet->gpus_per_node);
-    i.rate = std::min(scale * (c.per_node_day * nodes + c.per_job_day) / kDay, 1e12);
-    if (job.mtbf) i.rate = scale / *job.mtbf;
+    i.rate = std::min((c.per_node_day * nodes + c.per_job_day) / kSecondsOfADay, 1e12);
+    if (job.mtbf) i.rate = 1 / *job.mtbf;
     i.recovery = c.restart + load + job.warmup;
     i.takes_node = c.takes_node;
     i.repair = c.repair;
@@ -318,7 +307,7 @@ std::vector<TrainingFact> derived_settings(const Job& job, const Scenario& s) {
     const double most = (*gpu_watts(gpu, Draw::compute) + *host) * real(s.cluster.node.gpus);
     const std::string assumed = assumed_power(gpu);
     all.push_back({"job.power.node", fmt::format("up to {:.2f} kW", most / 1e3),
-                   "derived: GPUs by kind of operation, hosts at 61 % of their rating" +
+                   "derived: GPUs by kind of operation, " + host_words() +
                        (assumed.empty() ? "" : "; assumed: " + assumed)});
   }
   return all;
@@ -462,13 +451,24 @@ void add_job_problems(std::vector<Diagnostic>& found, const ScenarioDocument& do
                              [](const Diagnostic& d) { return std::pair(d.line, d.column); });
 }
 
+namespace {
+
+// The run of steps that all take as long.  `copies`: with those in memory, which have no closed
+// form.  A checkpoint that takes longer than it is until the next one is complete by then.
+LongRun run_of_steps(const Job& job, const Scenario& s, double step, double steps, bool copies,
+                     TrainingCheckpoint& checkpoint) {
+  LongRun run = long_run(job, s, step, step * steps, checkpoint);
+  if (!copies) run.memory_interval = 0;
+  run.lag = std::min(run.lag, run.interval + run.block);
+  return run;
+}
+
+}  // namespace
+
 double job_seconds(const Job& job, const Scenario& scenario, double step, double steps) {
   if (step <= 0 || steps <= 0 || !scenario.plan.trains()) return step * steps;
   TrainingCheckpoint checkpoint;
-  LongRun run = long_run(job, scenario, step, step * steps, checkpoint);
-  run.memory_interval = 0;
-  run.lag = std::min(run.lag, run.interval + run.block);
-  return wall_of(run);
+  return wall_of(run_of_steps(job, scenario, step, steps, false, checkpoint));
 }
 
 namespace {
@@ -511,9 +511,7 @@ std::optional<TrainingPlan> plan_of(const Job& job, const Scenario& s, const Res
   const double step = to_seconds(result.step_time);
   const double steps = *job.tokens / (real(s.plan.global_batch) * real(s.plan.seq));
   TrainingCheckpoint checkpoint;
-  LongRun run = long_run(job, s, step, step * steps, checkpoint);
-  if (!seed) run.memory_interval = 0;
-  run.lag = std::min(run.lag, run.interval + run.block);
+  LongRun run = run_of_steps(job, s, step, steps, seed.has_value(), checkpoint);
   const int64_t count = replicas_of(run, kInterruptionsToCompare, kDrawnToCompare);
   if (run.memory_interval > 0 && checkpoint.automatic)
     take_best_interval(run, checkpoint, step, count, *seed);
@@ -555,8 +553,8 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
   TrainingEnergy e;
   const double busy = t.useful + t.slow_ranks + t.evaluation + t.redo;
   const double standing = t.wall - busy;
-  e.pue = job.pue.value_or(0);
-  e.grams_per_kwh = job.carbon.value_or(0);
+  e.pue = job.pue;
+  if (job.carbon.value_or(0) > 0) e.grams_per_kwh = job.carbon;
   if (job.node_power) {
     e.joules = *job.node_power * nodes * t.wall;
     e.step_joules = *job.node_power * nodes * to_seconds(parts.back().result.step_time);
@@ -577,7 +575,7 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
     e.joules = (e.gpu_watts + *host) * gpus * t.wall;
     e.step_joules = (*step_gpu_watts(gpu, parts.back().result.account) + *host) * gpus *
                     to_seconds(parts.back().result.step_time);
-    e.basis = "GPUs by kind of operation, hosts at 61 % of their rating as those of 8 x H100";
+    e.basis = "GPUs by kind of operation, " + host_words() + " as those of 8 x H100";
   }
   e.node_watts = e.joules / t.wall / nodes;
   return e;
@@ -721,7 +719,7 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
     size_t found = 0;
     while (found < nodes.size()) {
       const Known& here = at(nodes[found]);
-      if (here.plan && here.plan->fits && here.plan->wall <= *options.days * kDay) break;
+      if (here.plan && here.plan->fits && here.plan->wall <= *options.days * kSecondsOfADay) break;
       why = here.why;
       ++found;
     }

@@ -14,8 +14,8 @@
 #include "job/losses.h"
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_document.h"
-#include "sim/result.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 

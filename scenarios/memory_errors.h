@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {

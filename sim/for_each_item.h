@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same work for many items, on several threads.
+// The same work for many items, on several threads, and how far it is.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 namespace stepcast {
+
+// Called after each of several items with how many are done of how many.
+using Progress = std::function<void(int64_t done, int64_t total)>;
 
 // Calls work(item, thread) for every item below `count`, on so many threads, or as many as the
 // system lets start; this one is thread 0 and does item 0.  What a call throws is thrown here, that

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "sim/check.h"
+#include "sim/units.h"
 
 namespace stepcast {
 namespace {
@@ -118,6 +121,15 @@ std::string exact_text(double value) {
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
   STEPCAST_CHECK(end.ec == std::errc(), "a number that can be written");
   return {buffer.data(), end.ptr};
+}
+
+std::string duration_text(double s) {
+  if (!std::isfinite(s)) return "-";
+  if (s < 0.9995) return fmt::format("{:.0f} ms", s * 1e3);
+  if (s < 99.95) return fmt::format("{:.1f} s", s);
+  if (s < 5999.5) return fmt::format("{:.1f} min", s / 60);
+  if (s < 2 * kSecondsOfADay) return fmt::format("{:.1f} h", s / 3600);
+  return fmt::format("{:.1f} days", s / kSecondsOfADay);
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {

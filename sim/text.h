@@ -77,6 +77,10 @@ std::string short_decimal(double value, int most_decimals);
 // REQUIRES: finite.
 std::string exact_text(double value);
 
+// "34 ms", "12.3 min", "76.2 days": of what takes from moments to a whole training.  "-" if it is
+// not finite.
+std::string duration_text(double seconds);
+
 // --- Spelling
 
 // Edits (insert, delete, replace, swap neighbours) that make `b` of `a`: the optimal string

@@ -64,6 +64,8 @@ constexpr double real(int64_t n) {
   return static_cast<double>(n);
 }
 
+constexpr double kSecondsOfADay = 86400;
+
 constexpr double to_seconds(Time t) {
   return static_cast<double>(t.count()) * 1e-12;
 }

@@ -10,8 +10,8 @@
 
 #include "report/html/page.h"
 #include "scenarios/scenario.h"
-#include "sim/result.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 

@@ -9,7 +9,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "sim/diagnostic.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 namespace {

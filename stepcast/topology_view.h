@@ -6,8 +6,8 @@
 
 #include "report/text/topology.h"
 #include "scenarios/scenario.h"
-#include "sim/link_loads.h"
-#include "sim/result.h"
+#include "sim/results/link_loads.h"
+#include "sim/results/result.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/cluster_graph.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

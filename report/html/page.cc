@@ -18,7 +18,7 @@
 #include "report/text/size.h"
 #include "report/text/train.h"
 #include "sim/check.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {

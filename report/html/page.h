@@ -19,12 +19,12 @@
 
 #include "report/text/compare.h"
 #include "report/text/explain.h"
-#include "sim/link_loads.h"
-#include "sim/result.h"
-#include "sim/search_result.h"
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
-#include "sim/training_result.h"
+#include "sim/results/link_loads.h"
+#include "sim/results/result.h"
+#include "sim/results/search_result.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
+#include "sim/results/training_result.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -12,9 +12,9 @@
 #include "report/format.h"
 #include "report/html/page.h"
 #include "report/text/cells.h"
-#include "sim/result.h"
-#include "sim/step_ranking.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 

@@ -17,7 +17,7 @@
 #include "report/json/writer.h"
 #include "report/text/axis_lines.h"
 #include "report/text/steps.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {

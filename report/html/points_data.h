@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
 
 namespace stepcast {
 

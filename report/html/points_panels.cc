@@ -12,7 +12,7 @@
 #include "report/html/markup.h"
 #include "report/html/panels.h"
 #include "report/text/axis_lines.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 
 namespace stepcast {
 namespace {

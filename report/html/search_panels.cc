@@ -12,8 +12,8 @@
 #include "report/text/run.h"
 #include "report/text/search.h"
 #include "report/text/steps.h"
-#include "sim/search_result.h"
-#include "sim/step_row.h"
+#include "sim/results/search_result.h"
+#include "sim/results/step_row.h"
 #include "sim/text.h"
 
 namespace stepcast {

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

@@ -13,29 +13,27 @@
 #include "report/text/run.h"
 #include "report/text/size.h"
 #include "report/text/train.h"
+#include "sim/units.h"
 
 namespace stepcast {
 namespace {
 
-constexpr double kSecondsOfADay = 86400;
-
 std::string checkpoint_words(const TrainingResult& r) {
   const TrainingCheckpoint& c = r.checkpoint;
   return fmt::format("{} steps, {}; steps stand {} each", number_text(c.steps),
-                     checkpoint_reason(r), span_text(c.block));
+                     checkpoint_reason(r), duration_text(c.block));
 }
 
 std::string energy_cards(const TrainingResult& r) {
   if (!r.energy) return {};
   const TrainingEnergy& e = *r.energy;
-  const double mwh = e.joules / kJoulesAMegawattHour, all = mwh * (e.pue > 0 ? e.pue : 1);
   std::string s =
-      card("Energy, MWh", number_text(all),
-           e.pue > 0 ? fmt::format("with PUE {:.3g}; {} MWh at the nodes", e.pue, number_text(mwh))
-                     : "at the nodes; " + e.basis);
-  if (e.grams_per_kwh > 0)
-    s += card("Carbon, t", number_text(all * e.grams_per_kwh / 1e3),
-              fmt::format("CO2 at {:.4g} g/kWh", e.grams_per_kwh));
+      card("Energy, MWh", number_text(e.mwh_with_pue()),
+           e.pue ? fmt::format("with PUE {:.3g}; {} MWh at the nodes", *e.pue, number_text(e.mwh()))
+                 : "at the nodes; " + e.basis);
+  if (const auto tonnes = e.tonnes_of_co2())
+    s += card("Carbon, t", number_text(*tonnes),
+              fmt::format("CO2 at {:.4g} g/kWh", *e.grams_per_kwh));
   return s;
 }
 
@@ -46,17 +44,17 @@ double bent_log2(double v) {
   return exponent + (mantissa - 0.5) * 2 - 1;
 }
 
-std::string_view part_style(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kStyles{
-      {{"useful", "t-compute"},
-       {"slow ranks", "s-straggler"},
-       {"evaluation", "s-fill"},
-       {"checkpoint", "a-U"},
-       {"redo", "t-exposed"},
-       {"restart", "a-R"},
-       {"wait", "s-blocked"}}};
-  return std::ranges::find(kStyles, name, &std::pair<std::string_view, std::string_view>::first)
-      ->second;
+std::string_view part_style(TrainingPart part) {
+  switch (part) {
+    case TrainingPart::useful: return "t-compute";
+    case TrainingPart::slow_ranks: return "s-straggler";
+    case TrainingPart::evaluation: return "s-fill";
+    case TrainingPart::checkpoint: return "a-U";
+    case TrainingPart::redo: return "t-exposed";
+    case TrainingPart::restart: return "a-R";
+    case TrainingPart::wait: return "s-blocked";
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,14 +75,14 @@ std::string train_verdict(const TrainingResult& r) {
   if (r.price) s += card("Price", dollars(*r.price), "of the GPUs");
   s += card("Useful", percent(r.useful_share), "of the time is in steps that count (ETTR)");
   s += r.mtbf > 0 ? card("Interruptions", number_text(r.interruptions),
-                         fmt::format("one every {}; {} until steps go on", span_text(r.mtbf),
-                                     span_text(r.recovery)))
+                         fmt::format("one every {}; {} until steps go on", duration_text(r.mtbf),
+                                     duration_text(r.recovery)))
                   : card("Interruptions", "none", "");
   if (r.spares_for_99)
     s += card("Spares", grouped(*r.spares_for_99),
               fmt::format("nodes, with which 99 % of failures find one{}",
                           r.spares ? fmt::format("; {} stated", *r.spares) : ""));
-  s += card("Checkpoint every", span_text(r.checkpoint.every), checkpoint_words(r));
+  s += card("Checkpoint every", duration_text(r.checkpoint.every), checkpoint_words(r));
   s += energy_cards(r) + "</dl>\n";
   if (interval)
     s += interval_picture({"Days and their interval",
@@ -108,7 +106,7 @@ std::string train_verdict(const TrainingResult& r) {
 
 std::string waterfall_panel(const TrainingResult& r) {
   const Waterfall fall = waterfall_of(r.times);
-  const bool hours = fall.unit == "h";
+  const bool hours = fall.hours;
   const std::array<HtmlColumn, 5> columns{{{"part", false},
                                            {hours ? "hours" : "days", true},
                                            {"share, %", true},
@@ -119,7 +117,7 @@ std::string waterfall_panel(const TrainingResult& r) {
   for (const WaterfallLine& l : fall.lines) {
     const std::string title = fmt::format("{}: {} {}", l.name, l.amount, hours ? "hours" : "days");
     const std::array<BarPart, 2> bar{
-        {{before, "t-none", {}}, {l.share, std::string(part_style(l.name)), title}}};
+        {{before, "t-none", {}}, {l.share, std::string(part_style(l.part)), title}}};
     table.row()
         .text(l.name)
         .text(l.amount)
@@ -166,7 +164,7 @@ class Curve {
         "<svg class=\"interval\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Days by "
         "checkpoint "
         "interval: least at {}\">\n",
-        kCurveWidth, kCurveHeight, html_text(span_text(result_.checkpoint.best_every)));
+        kCurveWidth, kCurveHeight, html_text(duration_text(result_.checkpoint.best_every)));
     s += axes();
     std::string path;
     for (const TrainingInterval& i : shown_)
@@ -176,12 +174,13 @@ class Curve {
     const TrainingCheckpoint& c = result_.checkpoint;
     s += fmt::format(
         "<circle class=\"first\" cx=\"{}\" cy=\"{}\" r=\"6\"><title>best: {}</title></circle>\n",
-        fixed(x(c.best_every), 1), fixed(y(c.best_wall), 1), html_text(span_text(c.best_every)));
+        fixed(x(c.best_every), 1), fixed(y(c.best_wall), 1),
+        html_text(duration_text(c.best_every)));
     if (!c.automatic)
       s += fmt::format(
           "<path class=\"published\" d=\"M{} {}m-6 0l6-6l6 6l-6 6z\"><title>stated: "
           "{}</title></path>\n",
-          fixed(x(c.every), 1), fixed(y(result_.times.wall), 1), html_text(span_text(c.every)));
+          fixed(x(c.every), 1), fixed(y(result_.times.wall), 1), html_text(duration_text(c.every)));
     return s + "</svg>\n";
   }
 
@@ -205,9 +204,24 @@ class Curve {
           fixed(days, days < 9.95 ? 2 : 1));
     }
     // Some of the intervals that a person would name, as far apart as their words need.
-    static constexpr std::array<double, 18> kNamed{
-        1,   2,    5,    10,   20,    30,    60,    120,         300,
-        600, 1200, 3600, 7200, 18000, 43200, 86400, 86400 * 4.0, 86400 * 16.0};
+    static constexpr std::array<double, 18> kNamed{1,
+                                                   2,
+                                                   5,
+                                                   10,
+                                                   20,
+                                                   30,
+                                                   60,
+                                                   120,
+                                                   300,
+                                                   600,
+                                                   1200,
+                                                   3600,
+                                                   7200,
+                                                   18000,
+                                                   43200,
+                                                   kSecondsOfADay,
+                                                   kSecondsOfADay * 4,
+                                                   kSecondsOfADay * 16};
     double last = -1e9;
     for (const double every : kNamed) {
       if (every < shown_.front().every || every > shown_.back().every) continue;
@@ -215,7 +229,7 @@ class Curve {
       if (at - last < 58) continue;
       last = at;
       s += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", fixed(at, 1),
-                       kCurveBottom + 18, html_text(span_text(every)));
+                       kCurveBottom + 18, html_text(duration_text(every)));
     }
     return s + fmt::format(
                    "<text x=\"{}\" y=\"14\">days</text><text x=\"{}\" y=\"{}\" "
@@ -241,17 +255,17 @@ std::string intervals_panel(const TrainingResult& r) {
   for (const TrainingInterval& i : r.intervals) {
     const bool best = i.every == c.best_every, stated = i.every == c.every;
     table.row(best || stated ? "mark" : "")
-        .text(span_text(i.every))
+        .text(duration_text(i.every))
         .text(fixed(i.wall / kSecondsOfADay, 2))
         .text(fixed((i.wall / c.best_wall - 1) * 100, 2))
         .text(best     ? (stated && c.automatic ? "best, and taken" : "best")
               : stated ? "stated"
                        : "");
   }
-  std::string words = fmt::format("Ring: {} loses least.", span_text(c.best_every));
+  std::string words = fmt::format("Ring: {} loses least.", duration_text(c.best_every));
   if (!c.automatic)
-    words += fmt::format(" Diamond: {} as stated costs {} more ({}).", span_text(c.every),
-                         span_text(std::max(0.0, r.times.wall - c.best_wall)),
+    words += fmt::format(" Diamond: {} as stated costs {} more ({}).", duration_text(c.every),
+                         duration_text(std::max(0.0, r.times.wall - c.best_wall)),
                          percent(std::max(0.0, r.times.wall / c.best_wall - 1)));
   return html_section("intervals", "How often to checkpoint",
                       note(words) + "<figure>" + Curve(r).svg() + "</figure>\n" +

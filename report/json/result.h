@@ -12,8 +12,8 @@
 
 #include "report/json/writer.h"
 #include "report/text/compare.h"
-#include "sim/result.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 

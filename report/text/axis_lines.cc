@@ -11,7 +11,7 @@
 
 #include "report/format.h"
 #include "report/text/steps.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "report/text/cells.h"
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
 
 namespace stepcast {
 

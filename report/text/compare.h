@@ -11,8 +11,7 @@
 #include "report/format.h"
 #include "report/json/writer.h"
 #include "sim/diagnostic.h"
-#include "sim/left_out.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

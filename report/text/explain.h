@@ -15,8 +15,8 @@
 #include "report/text/cells.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
-#include "sim/link_loads.h"
-#include "sim/result.h"
+#include "sim/results/link_loads.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {

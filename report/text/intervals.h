@@ -8,7 +8,7 @@
 
 #include "report/format.h"
 #include "report/json/writer.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "report/json/writer.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

@@ -15,6 +15,7 @@
 #include "report/json/writer.h"
 #include "report/text/run.h"
 #include "report/text/scatter.h"
+#include "report/text/steps.h"
 #include "sim/check.h"
 #include "sim/graph/spend.h"
 #include "sim/text.h"
@@ -84,8 +85,7 @@ struct LayoutColumn {
 };
 
 std::string seconds_text(const FoundLayout& l) {
-  const double s = to_seconds(l.step_time);
-  return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
+  return step_seconds(l.step_time);
 }
 
 // Of those that were forecast whole.

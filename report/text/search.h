@@ -8,7 +8,7 @@
 
 #include "report/format.h"
 #include "report/text/cells.h"
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 
 namespace stepcast {
 

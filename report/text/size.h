@@ -7,7 +7,8 @@
 #include <string_view>
 
 #include "report/format.h"
-#include "sim/model_size.h"
+#include "sim/results/model_size.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
@@ -46,7 +47,7 @@ int64_t gpus_for(double bytes, double gpu_bytes);
 
 // GPU-days of this many FLOPs at a share `mfu` of `peak` FLOP/s.  REQUIRES: mfu, peak > 0.
 constexpr double gpu_days(double flops, double mfu, double peak) {
-  return flops / (mfu * peak) / 86400;
+  return flops / (mfu * peak) / kSecondsOfADay;
 }
 
 }  // namespace stepcast

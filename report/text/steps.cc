@@ -12,15 +12,18 @@
 #include "report/json/writer.h"
 #include "report/text/search.h"
 #include "sim/csv.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 
 namespace stepcast {
 
-std::string step_seconds(const StepRow& r) {
-  if (!r.step_time_ps) return "";
-  const double s = to_seconds(Time{*r.step_time_ps});
+std::string step_seconds(Time step) {
+  const double s = to_seconds(step);
   return fixed(s, s < 9.9995 ? 4 : s < 99.995 ? 3 : 2);
+}
+
+std::string step_seconds(const StepRow& r) {
+  return r.step_time_ps ? step_seconds(Time{*r.step_time_ps}) : "";
 }
 
 namespace {
@@ -66,7 +69,7 @@ const std::array kStepLayout{
     StepCell{"ZeRO", '>', [](const StepRow& r) { return fmt::to_string(r.zero); }},
 };
 const std::array kStepFigures{
-    StepCell{"step s", '>', step_seconds},
+    StepCell{"step s", '>', [](const StepRow& r) { return step_seconds(r); }},
     StepCell{
         "tok/s/GPU", '>',
         [](const StepRow& r) { return r.tokens_per_gpu_s ? rate_text(*r.tokens_per_gpu_s) : ""; }},

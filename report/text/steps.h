@@ -9,8 +9,9 @@
 
 #include "report/format.h"
 #include "report/text/cells.h"
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
+#include "sim/units.h"
 
 namespace stepcast {
 
@@ -26,7 +27,8 @@ std::string no_step(const StepRanking& ranking);
 // "stepcast run my.yaml -s parallel.tp=2": the row as a forecast of its own.  `words`: how the file
 // is read, if not by its name.
 std::string run_line(const StepRow& row, std::span<const std::string> words = {});
-// "14.54": four digits and more; "" if it cannot run.
+// "14.54": four digits and more; of a row "" if it cannot run.
+std::string step_seconds(Time step);
 std::string step_seconds(const StepRow& row);
 // As of a layout that a search found.
 std::string layout_text(const StepRow& row);

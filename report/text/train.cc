@@ -18,35 +18,34 @@ namespace stepcast {
 
 namespace {
 
-constexpr double kSecondsADay = 86400;
-
 std::string train_line(std::string_view name, const std::string& text) {
   return "  " + pad_right(name, 15) + text + '\n';
 }
 
 // The parts of the wall time that add up to it; those of nothing are left out but the first.
 struct TimePart {
-  std::string_view name;
+  TrainingPart part;
   double TrainingTimes::*seconds;
+  std::string_view name, key;  // to read, and in JSON
 };
-constexpr std::array<TimePart, 7> kTimeParts{{{"useful", &TrainingTimes::useful},
-                                              {"slow ranks", &TrainingTimes::slow_ranks},
-                                              {"evaluation", &TrainingTimes::evaluation},
-                                              {"checkpoint", &TrainingTimes::checkpoint},
-                                              {"redo", &TrainingTimes::redo},
-                                              {"restart", &TrainingTimes::restart},
-                                              {"wait", &TrainingTimes::wait}}};
-constexpr std::array<std::string_view, 7> kTimeKeys{
-    "useful_s", "slow_ranks_s", "evaluation_s", "checkpoint_s", "redo_s", "restart_s", "wait_s"};
+constexpr std::array<TimePart, 7> kTimeParts{{
+    {TrainingPart::useful, &TrainingTimes::useful, "useful", "useful_s"},
+    {TrainingPart::slow_ranks, &TrainingTimes::slow_ranks, "slow ranks", "slow_ranks_s"},
+    {TrainingPart::evaluation, &TrainingTimes::evaluation, "evaluation", "evaluation_s"},
+    {TrainingPart::checkpoint, &TrainingTimes::checkpoint, "checkpoint", "checkpoint_s"},
+    {TrainingPart::redo, &TrainingTimes::redo, "redo", "redo_s"},
+    {TrainingPart::restart, &TrainingTimes::restart, "restart", "restart_s"},
+    {TrainingPart::wait, &TrainingTimes::wait, "wait", "wait_s"},
+}};
 
 std::string waterfall_text(const TrainingTimes& t) {
   const Waterfall fall = waterfall_of(t);
-  std::string text = fall.unit == "h" ? "\n  where the hours go\n" : "\n  where the days go\n";
+  std::string text = fall.hours ? "\n  where the hours go\n" : "\n  where the days go\n";
   constexpr double kBar = 24;
   for (const WaterfallLine& l : fall.lines) {
     const auto bar = static_cast<size_t>(l.share * kBar + 0.5);
-    std::string line = "  " + pad_right(l.name, 12) + pad_left(l.amount, 9) + ' ' +
-                       std::string(fall.unit) + pad_left(percent(l.share), 9);
+    std::string line = "  " + pad_right(l.name, 12) + pad_left(l.amount, 9) +
+                       (fall.hours ? " h" : " d") + pad_left(percent(l.share), 9);
     if (bar > 0) line += "  " + std::string(bar, '#');
     text += line + '\n';
   }
@@ -65,16 +64,16 @@ namespace {
 std::string checkpoint_lines(const TrainingResult& r) {
   const TrainingCheckpoint& c = r.checkpoint;
   std::string text =
-      train_line("checkpoints", fmt::format("every {} ({} steps), {}", span_text(c.every),
+      train_line("checkpoints", fmt::format("every {} ({} steps), {}", duration_text(c.every),
                                             number_text(c.steps), checkpoint_reason(r)));
   text += train_line("", fmt::format("{} each{}: steps stand {}, loading takes {}",
                                      metric(static_cast<double>(c.bytes.value), "B"),
-                                     c.async ? ", complete after " + span_text(c.save) : "",
-                                     span_text(c.block), span_text(c.load)));
+                                     c.async ? ", complete after " + duration_text(c.save) : "",
+                                     duration_text(c.block), duration_text(c.load)));
   if (!c.automatic && c.best_wall > 0)
     text += train_line(
-        "", fmt::format("best every {}; as stated costs {} more ({})", span_text(c.best_every),
-                        span_text(std::max(0.0, r.times.wall - c.best_wall)),
+        "", fmt::format("best every {}; as stated costs {} more ({})", duration_text(c.best_every),
+                        duration_text(std::max(0.0, r.times.wall - c.best_wall)),
                         percent(std::max(0.0, r.times.wall / c.best_wall - 1))));
   return text;
 }
@@ -84,7 +83,7 @@ std::string interruption_lines(const TrainingResult& r) {
   std::string text =
       train_line("interruptions",
                  fmt::format("{}, one every {}; {} until steps go on", number_text(r.interruptions),
-                             span_text(r.mtbf), span_text(r.recovery)));
+                             duration_text(r.mtbf), duration_text(r.recovery)));
   if (r.spares_for_99)
     text += train_line("spares", fmt::format("{}{} nodes: with so many, 99 % of failures find one",
                                              r.spares ? fmt::format("{} stated; ", *r.spares) : "",
@@ -95,17 +94,15 @@ std::string interruption_lines(const TrainingResult& r) {
 std::string energy_lines(const TrainingResult& r) {
   if (!r.energy) return {};
   const TrainingEnergy& e = *r.energy;
-  const double mwh = e.joules / kJoulesAMegawattHour;
   std::string text = train_line("energy", fmt::format("{} MWh at the nodes, {:.2f} kW each",
-                                                      number_text(mwh), e.node_watts / 1e3));
+                                                      number_text(e.mwh()), e.node_watts / 1e3));
   text += train_line("", e.basis);
-  const double all = mwh * (e.pue > 0 ? e.pue : 1);
-  if (e.pue > 0)
-    text += train_line("", fmt::format("{} MWh with PUE {:.3g}", number_text(all), e.pue));
-  if (e.grams_per_kwh > 0)
+  if (e.pue)
     text += train_line(
-        "carbon", fmt::format("{} t CO2 at {:.4g} g/kWh", number_text(all * e.grams_per_kwh / 1e3),
-                              e.grams_per_kwh));
+        "", fmt::format("{} MWh with PUE {:.3g}", number_text(e.mwh_with_pue()), *e.pue));
+  if (const auto tonnes = e.tonnes_of_co2())
+    text += train_line(
+        "carbon", fmt::format("{} t CO2 at {:.4g} g/kWh", number_text(*tonnes), *e.grams_per_kwh));
   return text;
 }
 
@@ -135,17 +132,8 @@ std::string fact_lines(const TrainingResult& r, const TextStyle& style) {
 
 }  // namespace
 
-// "34 ms", "12.3 min", "76.2 days".
-std::string span_text(double s) {
-  if (s < 0.9995) return fixed(s * 1e3, 0) + " ms";
-  if (s < 99.95) return fixed(s, 1) + " s";
-  if (s < 5999.5) return fixed(s / 60, 1) + " min";
-  if (s < 2 * kSecondsADay) return fixed(s / 3600, 1) + " h";
-  return fixed(s / kSecondsADay, 1) + " days";
-}
-
 std::string days_of_seconds(double s) {
-  const double days = s / kSecondsADay;
+  const double days = s / kSecondsOfADay;
   return fixed(days, days < 99.95 ? 1 : 0) + " days";
 }
 
@@ -163,17 +151,17 @@ Waterfall waterfall_of(const TrainingTimes& t) {
   for (const TimePart& p : kTimeParts)
     parts.push_back(Time{
         static_cast<int64_t>(std::min(t.*p.seconds * 1e6, 9e18) + 0.5)});  // only in proportion
-  const bool hours = t.wall < 2 * kSecondsADay;
-  const double unit = hours ? 36 : 864;  // seconds of a hundredth
+  Waterfall fall;
+  fall.hours = t.wall < 2 * kSecondsOfADay;
+  const double unit = fall.hours ? 36 : 864;  // seconds of a hundredth
   const std::vector<int64_t> shown =
       apportion(parts, static_cast<int64_t>(std::min(t.wall / unit, 9e18) + 0.5));
-  Waterfall fall;
-  fall.unit = hours ? "h" : "d";
   for (size_t i = 0; i < kTimeParts.size(); ++i) {
-    const double seconds = t.*kTimeParts[i].seconds;
+    const TimePart& p = kTimeParts[i];
+    const double seconds = t.*p.seconds;
     if (i > 0 && seconds <= 0) continue;
-    fall.lines.push_back({kTimeParts[i].name, seconds, seconds / t.wall,
-                          fixed(static_cast<double>(shown[i]) / 100, 2)});
+    fall.lines.push_back(
+        {p.part, p.name, seconds, seconds / t.wall, fixed(static_cast<double>(shown[i]) / 100, 2)});
   }
   return fall;
 }
@@ -187,7 +175,7 @@ CellTable phases_table(const TrainingResult& r) {
   for (const TrainingPhase& p : r.phases)
     table.rows.push_back({fmt::format("{}", ++n), metric(p.tokens, ""), number_text(p.steps),
                           grouped(p.global_batch), grouped(p.seq), fixed(to_seconds(p.step), 3),
-                          fixed(p.steps * to_seconds(p.step) / kSecondsADay, 2)});
+                          fixed(p.steps * to_seconds(p.step) / kSecondsOfADay, 2)});
   return table;
 }
 
@@ -198,7 +186,7 @@ CellTable plans_table(const TrainingResult& r) {
   table.sides = "<>>>>>><";
   for (const TrainingPlan& p : r.plans)
     table.rows.push_back({p.chosen ? ">" : "", grouped(p.gpus), fixed(to_seconds(p.step), 3),
-                          percent(p.useful_share), fixed(p.wall / kSecondsADay, 1),
+                          percent(p.useful_share), fixed(p.wall / kSecondsOfADay, 1),
                           metric(p.gpu_hours, ""), p.price ? dollars(*p.price) : "",
                           p.fits ? "" : "does not fit"});
   return table;
@@ -264,12 +252,12 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
     json.member("nodes", r.nodes);
     json.member("tokens", r.tokens);
     json.member("steps", r.steps);
-    json.member("days", r.times.wall / kSecondsADay);
+    json.member("days", r.times.wall / kSecondsOfADay);
     json.key("interval");
     if (r.wall_low && r.wall_high) {
       json.begin_object();
-      json.member("low_days", *r.wall_low / kSecondsADay);
-      json.member("high_days", *r.wall_high / kSecondsADay);
+      json.member("low_days", *r.wall_low / kSecondsOfADay);
+      json.member("high_days", *r.wall_high / kSecondsOfADay);
       json.member("level", 0.8);
       json.end_object();
     } else {
@@ -279,8 +267,7 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
     json.member("price_usd", r.price);
     json.member("ettr", r.useful_share);
     json.object("waterfall", [&] {
-      for (size_t i = 0; i < kTimeParts.size(); ++i)
-        json.member(kTimeKeys[i], r.times.*kTimeParts[i].seconds);
+      for (const TimePart& p : kTimeParts) json.member(p.key, r.times.*p.seconds);
       json.member("wall_s", r.times.wall);
     });
     json.member("interruptions", r.interruptions);
@@ -298,34 +285,31 @@ std::string training_json(const TrainingResult& r, std::string_view version) {
       json.member("load_s", c.load);
       json.member("best_every_s", c.best_every);
       json.member("best_days",
-                  c.best_wall > 0 ? std::optional(c.best_wall / kSecondsADay) : std::nullopt);
+                  c.best_wall > 0 ? std::optional(c.best_wall / kSecondsOfADay) : std::nullopt);
     });
     json.objects("intervals", r.intervals, [&](const TrainingInterval& i) {
       json.member("every_s", i.every);
-      json.member("days", i.wall / kSecondsADay);
+      json.member("days", i.wall / kSecondsOfADay);
     });
     json.member("spares", r.spares);
     json.member("spares_for_99", r.spares_for_99);
     json.optional_object("energy", r.energy, [&](const TrainingEnergy& e) {
-      const double mwh = e.joules / kJoulesAMegawattHour;
-      json.member("mwh", mwh);
+      json.member("mwh", e.mwh());
       json.member("node_w", e.node_watts);
       json.member("gpu_w", e.gpu_watts > 0 ? std::optional(e.gpu_watts) : std::nullopt);
       json.member("step_j", e.step_joules);
-      json.member("pue", e.pue > 0 ? std::optional(e.pue) : std::nullopt);
-      json.member("mwh_with_pue", e.pue > 0 ? std::optional(mwh * e.pue) : std::nullopt);
-      json.member("co2_t", e.grams_per_kwh > 0 ? std::optional(mwh * (e.pue > 0 ? e.pue : 1) *
-                                                               e.grams_per_kwh / 1e3)
-                                               : std::nullopt);
+      json.member("pue", e.pue);
+      json.member("mwh_with_pue", e.pue ? std::optional(e.mwh_with_pue()) : std::nullopt);
+      json.member("co2_t", e.tonnes_of_co2());
       json.member("basis", e.basis);
     });
     json.optional_object("replicas", r.replicas, [&](const TrainingReplicas& d) {
       json.member("count", d.count);
-      json.member("mean_days", d.mean / kSecondsADay);
-      json.member("p10_days", d.p10 / kSecondsADay);
-      json.member("p50_days", d.p50 / kSecondsADay);
-      json.member("p90_days", d.p90 / kSecondsADay);
-      json.member("error_days", d.error / kSecondsADay);
+      json.member("mean_days", d.mean / kSecondsOfADay);
+      json.member("p10_days", d.p10 / kSecondsOfADay);
+      json.member("p50_days", d.p50 / kSecondsOfADay);
+      json.member("p90_days", d.p90 / kSecondsOfADay);
+      json.member("error_days", d.error / kSecondsOfADay);
     });
     json.member("by_replicas", r.by_replicas);
     json.object("memory", [&] {
@@ -413,7 +397,7 @@ std::vector<std::vector<std::string>> whole_run_cells(
       {"the whole training", "days", "useful", "GPU-hours", price ? "price" : ""}};
   for (size_t i = 0; i < runs.size(); ++i) {
     if (const auto& run = runs[i])
-      rows.push_back({names[i], fixed(run->wall / kSecondsADay, 1), percent(run->useful_share),
+      rows.push_back({names[i], fixed(run->wall / kSecondsOfADay, 1), percent(run->useful_share),
                       metric(run->gpu_hours, ""), run->price ? dollars(*run->price) : ""});
     else
       rows.push_back({names[i], "-", "", "", ""});
@@ -432,7 +416,7 @@ std::string whole_runs_table(std::span<const std::optional<TrainingPlan>> runs,
 }
 
 void write_whole_run(JsonWriter& json, const TrainingPlan& run) {
-  json.member("days", run.wall / kSecondsADay);
+  json.member("days", run.wall / kSecondsOfADay);
   json.member("ettr", run.useful_share);
   json.member("gpu_hours", run.gpu_hours);
   json.member("price_usd", run.price);

@@ -2,6 +2,7 @@
 // `stepcast train`: a whole training run as text and JSON.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +12,7 @@
 #include "report/format.h"
 #include "report/json/writer.h"
 #include "report/text/cells.h"
-#include "sim/training_result.h"
+#include "sim/results/training_result.h"
 
 namespace stepcast {
 
@@ -21,24 +22,32 @@ std::string training_json(const TrainingResult& result, std::string_view version
 
 // Where the wall time goes, as text and report show it; parts of nothing are left out but the
 // first.
+enum class TrainingPart : uint8_t {
+  useful,
+  slow_ranks,
+  evaluation,
+  checkpoint,
+  redo,
+  restart,
+  wait
+};
 struct WaterfallLine {
+  TrainingPart part{};
   std::string_view name;  // "redo"
   double seconds = 0;
   double share = 0;    // of the wall time
   std::string amount;  // days or hours, which add up as they are shown
 };
 struct Waterfall {
-  std::string_view unit;  // "d" or "h"
+  bool hours = false;  // of a run of less than two days; else days
   std::vector<WaterfallLine> lines;
 };
 Waterfall waterfall_of(const TrainingTimes& times);
 
-// "34 ms", "12.3 min", "76.2 days"; "75.0 days".
-std::string span_text(double seconds);
+// "75.0 days"
 std::string days_of_seconds(double seconds);
 std::string number_text(double n);
 std::string dollars(double usd);
-constexpr double kJoulesAMegawattHour = 3.6e9;
 
 // Of a run whose batch grows, and of other numbers of GPUs.  No row without them.
 CellTable phases_table(const TrainingResult& result);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "sim/check.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 namespace perfetto {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

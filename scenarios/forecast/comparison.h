@@ -15,8 +15,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario_document.h"
 #include "sim/diagnostic.h"
-#include "sim/left_out.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

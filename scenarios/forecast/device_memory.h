@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One forecast after another, at the level of answer that is asked for:
+// One step after another, at the level of answer that is asked for:
 //
 //   bound   no less than the step takes and holds; nothing is lowered but passes
 //   step    what it takes and the most that a rank allocates, to the picosecond and byte
-//   full    all that `stepcast run` says
+//   attempt the same and what is reserved, as far as they are of interest
 //
 // What scenarios of one model and cluster have in common is worked out once: passes of stages
 // (stage_pass_cache.h), prices of works (PriceCache), and what passes take in which compute and
@@ -18,13 +18,11 @@
 
 #include "calibrate/price/price_graph.h"
 #include "model/passes/pass_writer.h"
-#include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
 #include "schedules/lower/stage_pass_cache.h"
 #include "sim/contention/lone_passes.h"
-#include "sim/result.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -55,11 +53,6 @@ class Evaluator {
   // Time and memory as far as they are of interest: a step is not run if a rank allocates more than
   // `room`, and the allocator not followed if it takes longer than `most`.  Otherwise as step().
   Trial attempt(const Scenario& scenario, Bytes room, Time most);
-
-  // As forecast().
-  static Result full(const Scenario& scenario, const ForecastOptions& options = {}) {
-    return forecast(scenario, options);
-  }
 
  private:
   // What bound() needs of a plan with stages in these places.

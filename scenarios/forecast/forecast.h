@@ -8,19 +8,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/result.h"
+#include "sim/for_each_item.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 
 class MadeLists;  // make_schedule.h
-
-// Called after each of several runs with how many are done of how many.
-using Progress = std::function<void(int64_t done, int64_t total)>;
 
 // A lane has a rank in each stage; each that is traced is simulated once more.
 constexpr size_t kMostTracedLanes = 16;

@@ -15,7 +15,7 @@
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "schedules/schedule.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

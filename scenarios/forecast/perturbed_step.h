@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
 #include "sim/account/account.h"
 #include "sim/contention/contention.h"
+#include "sim/for_each_item.h"
 #include "sim/graph/spend.h"
 #include "sim/lanes/lanes.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {

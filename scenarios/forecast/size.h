@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/model_size.h"
+#include "sim/results/model_size.h"
 
 namespace stepcast {
 

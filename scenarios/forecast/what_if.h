@@ -10,7 +10,7 @@
 #include "sim/account/account.h"
 #include "sim/graph/program.h"
 #include "sim/graph/spend.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

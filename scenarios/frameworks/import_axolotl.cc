@@ -61,10 +61,10 @@ void axolotl_batch(Importing& i) {
   const int64_t dp = states_dp ? sharded * copies : std::max<int64_t>(1, kUsual / (tp * cp));
   draft_cluster(i.cluster, dp * tp * cp, "the file does not say how many GPUs there are", i.draft);
   if (!states_dp)
-    i.draft.note(
-        fmt::format("cluster.nodes: {} GPUs are assumed: the file does not say how many "
-                    "there are; -s cluster.nodes=N",
-                    dp * tp * cp));
+    i.draft.note_about("cluster.nodes",
+                       fmt::format("{} GPUs are assumed: the file does not say how many "
+                                   "there are; -s cluster.nodes=N",
+                                   dp * tp * cp));
   if (tp > 1) i.draft.set("parallel.tp", tp, i.a.origin("tensor_parallel_size"));
   if (cp > 1) i.draft.set("parallel.cp", cp, i.a.origin("context_parallel_size"));
   if (copies > 1) i.draft.set("parallel.dp_replicate", copies, i.a.origin("dp_replicate_size"));

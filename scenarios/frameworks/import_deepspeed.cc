@@ -57,14 +57,14 @@ void deepspeed_batch(Importing& i) {
                                   stated * steps));
     dp = global / (stated * steps);
     if (!a.given("gradient_accumulation_steps"))
-      draft.note(
-          fmt::format("cluster.nodes: without gradient_accumulation_steps {} GPUs are "
-                      "assumed, one microbatch each",
-                      dp));
+      draft.note_about("cluster.nodes",
+                       fmt::format("without gradient_accumulation_steps {} GPUs are "
+                                   "assumed, one microbatch each",
+                                   dp));
   } else {
     dp = 8;
     why = "the file does not say how many GPUs there are";
-    draft.note(fmt::format("cluster.nodes: 8 GPUs a model replica are assumed: {}", why));
+    draft.note_about("cluster.nodes", "8 GPUs a model replica are assumed: " + why);
   }
   if (tp > kMostSequences / dp / cp)
     return a.refuse(tp > 1 ? "tensor_parallel.autotp_size" : "sequence_parallel_size",

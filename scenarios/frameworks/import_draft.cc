@@ -157,20 +157,32 @@ void ScenarioDraft::override_with(const std::string& path, const std::string& va
   std::ranges::replace_if(
       line, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
   put({path, escape_text(line), "-s"});
-  std::erase_if(notes_, [&](const std::string& n) {
-    return n.starts_with(path + ": ") || n.starts_with(path + ".");
-  });
+  std::erase_if(notes_, [&](const Note& n) { return n.path == path || is_below(n.path, path); });
+}
+
+void ScenarioDraft::add_note(Note note) {
+  note.text = escape_text(note.text);
+  if (std::ranges::find(notes_, note.text, &Note::text) == notes_.end())
+    notes_.push_back(std::move(note));
 }
 
 void ScenarioDraft::note(std::string text) {
-  text = escape_text(text);
-  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end())
-    notes_.push_back(std::move(text));
+  add_note({{}, std::move(text)});
+}
+
+void ScenarioDraft::note_about(const std::string& path, std::string_view text) {
+  add_note({path, fmt::format("{}: {}", path, text)});
+}
+
+std::vector<std::string> ScenarioDraft::notes() const {
+  std::vector<std::string> texts;
+  for (const Note& n : notes_) texts.push_back(n.text);
+  return texts;
 }
 
 void ScenarioDraft::note_assumed(const std::string& path, const std::string& value,
                                  const std::string& why) {
-  note(fmt::format("{}: {} is assumed: {}", path, value, why));
+  note_about(path, fmt::format("{} is assumed: {}", value, why));
 }
 
 void ScenarioDraft::left_out(const std::string& what) {
@@ -184,7 +196,7 @@ DraftText ScenarioDraft::text(const std::string& head) const {
     written.of_line.push_back(value);
   };
   for (const std::string_view line : split_lines(head)) add_line("# " + escape_text(line));
-  for (const std::string& note : notes_) add_line("# - " + note);
+  for (const Note& note : notes_) add_line("# - " + note.text);
   std::string_view open;
   for (const DraftValue& v : values_) {
     if (v.derived && v.value.empty()) continue;  // not worked out yet

@@ -65,22 +65,30 @@ class ScenarioDraft {
   // Works the derived sizes of the batch out, for a job of so many replicas; nothing: those of the
   // file.  Notes those that are assumed.  REQUIRES: whatever the user states has been said.
   void settle_batch(std::optional<int64_t> replicas);
-  // A value that the user states; the notes about what was assumed for it go.
+  // A value that the user states; the notes about it and what is below it go.
   void override_with(const std::string& path, const std::string& value);
   // Tells the user something, once.
   void note(std::string text);
+  // The note "PATH: TEXT", about a value as it is now.
+  void note_about(const std::string& path, std::string_view text);
   void left_out(const std::string& what);  // the note "WHAT: not modelled, left out"
 
-  const std::vector<std::string>& notes() const { return notes_; }
+  std::vector<std::string> notes() const;
   // The whole scenario, `head` and the notes as comments first.  Its values live in the draft.
   DraftText text(const std::string& head) const;
 
  private:
+  struct Note {
+    std::string path;  // of the value that it is about; empty: of none
+    std::string text;
+  };
+
   void put(DraftValue value);
+  void add_note(Note note);
   void note_assumed(const std::string& path, const std::string& value, const std::string& why);
 
   std::vector<DraftValue> values_;  // those of a section one after the other
-  std::vector<std::string> notes_;
+  std::vector<Note> notes_;
 };
 
 // As a YAML scalar in quotes where it needs them.

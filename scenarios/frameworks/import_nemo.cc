@@ -130,8 +130,8 @@ class NemoFile {
     if (hybrid_ && has("use_torch_fsdp2"))
       draft.left_out(fmt::format("{} {}", hybrid_->written, hybrid_->value.text));
     if (!all_devices_.empty())
-      draft.note(
-          fmt::format("cluster.node: {} means all GPUs of a node, 8 are assumed", all_devices_));
+      draft.note_about("cluster.node",
+                       fmt::format("{} means all GPUs of a node, 8 are assumed", all_devices_));
     if (!parallel_ || !of_falcon_) return;
     draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
     draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});

@@ -324,8 +324,8 @@ void neox_batch(Importing& i) {
            i.a.mark("train_batch_size")};
   } else {
     while (given.global > 0 && dp > 1 && given.global % (dp * steps) != 0) --dp;
-    i.draft.note(fmt::format("cluster.nodes: {} GPUs are assumed: {}; -s cluster.nodes=N",
-                             dp * tp * pp, why.text));
+    i.draft.note_about("cluster.nodes", fmt::format("{} GPUs are assumed: {}; -s cluster.nodes=N",
+                                                    dp * tp * pp, why.text));
   }
   if (dp > kMostOfNeox / (tp * pp) || dp > kMostOfNeox / (micro * steps))
     return i.a.refuse(gpus > 0 ? all : "train_batch_size", "is too large");
@@ -556,8 +556,9 @@ void import_neox(const ImportSources& in, const ImportCluster& cluster, Scenario
   counts.add(reader);
   draft.set("model.preset", std::string("gpt"), "a decoder; what differs is stated");
   draft.set_text("software", "gpt-neox", "");
-  draft.note(
-      "software: forecast as version 1.0 of GPT-NeoX; no run of it is among the measured ones that "
+  draft.note_about(
+      "software",
+      "forecast as version 1.0 of GPT-NeoX; no run of it is among the measured ones that "
       "intervals are made of");
   Importing importing{reader, in, cluster, draft};
   draft_rows(importing);

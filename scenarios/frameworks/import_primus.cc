@@ -368,9 +368,9 @@ void import_primus_megatron(const Value& values, const PrimusVariables& variable
   all.push_back({"nnodes", "NNODES", word_value(nodes.nodes, top), true});
   all.push_back({"nproc_per_node", "GPUS_PER_NODE", word_value(nodes.gpus_per_node, top), true});
   if (!nodes.said)
-    draft.note(
-        "cluster.nodes: a node of 8 GPUs is assumed where the layout does not need more; "
-        "NNODES=N after the file says how many there are");
+    draft.note_about("cluster.nodes",
+                     "a node of 8 GPUs is assumed where the layout does not need more; "
+                     "NNODES=N after the file says how many there are");
   draft_megatron_file(std::move(all), in, cluster, draft, counts);
 }
 

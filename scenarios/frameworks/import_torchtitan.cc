@@ -90,10 +90,10 @@ void titan_cluster(Importing& i) {
         "E332", fmt::format("the degrees do not make {} GPUs, but {}", i.gpus, gpus),
         i.a.mark(name), 1, {}, "those of `parallelism` multiply to the number of GPUs");
   if (s.takes_the_rest && i.gpus == 0)
-    i.draft.note(
-        fmt::format("cluster.nodes: {} GPUs are assumed: data_parallel_shard_degree -1 "
-                    "takes all there are; -s cluster.nodes=N",
-                    gpus));
+    i.draft.note_about("cluster.nodes",
+                       fmt::format("{} GPUs are assumed: data_parallel_shard_degree -1 "
+                                   "takes all there are; -s cluster.nodes=N",
+                                   gpus));
   draft_cluster(i.cluster, gpus,
                 {s.takes_the_rest ? "data_parallel_shard_degree takes what is there"
                                   : "the degrees of `parallelism`",
@@ -209,8 +209,9 @@ void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
   constexpr int64_t kDefault = 16384;
   const int64_t tokens = a.whole(micro_name, kDefault);
   if (tokens % seq != 0 || tokens < 1)
-    i.draft.note(fmt::format(
-        "batch.micro: {} tokens are no whole number of {} tokens long sequences", tokens, seq));
+    i.draft.note_about(
+        "batch.micro",
+        fmt::format("{} tokens are no whole number of {} tokens long sequences", tokens, seq));
   const int64_t micro = std::max<int64_t>(1, tokens / seq);
   const Origin of_micro = a.origin(micro_name, "torchtitan's default: 16384 tokens");
   i.draft.set("batch.micro", micro, {fmt::format("{} / {}", of_micro.text, seq), of_micro.mark});
@@ -303,7 +304,7 @@ void titan_optimizer_kernel(Importing& i) {
   if (kind != "fused" && kind != "foreach" && kind != "for-loop")
     return i.a.refuse(name, "must be fused, foreach or for-loop");
   if (kind == "for-loop")
-    i.draft.note("optimizer.kernel: a launch for each parameter is not modelled");
+    i.draft.note_about("optimizer.kernel", "a launch for each parameter is not modelled");
   i.draft.set_text("optimizer.kernel", kind == "fused" ? "fused" : "foreach",
                    i.a.origin(name, "torchtitan's default since February 2025"));
 }

@@ -70,6 +70,10 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan);
 // is stated.
 std::string remark_on_one_node(const PlanInputs& in);
 
+// For messages: the size among `keys` that was said last, by --set or else furthest down in the
+// file; the section if none is given.
+Key last_given(const PlanInputs& in, Keys keys);
+
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 
@@ -160,6 +164,16 @@ void strip_schedule(const PlanInputs& in, const Plan& plan, ResolvedSchedule& sc
 std::string mode_title(const Plan& plan);
 
 // ---------------------------------------------------------------------------------------- the rest
+
+// The scenario that a tree describes, which `file` and what it names are read for.  Problems are
+// collected as far as anything can be made out; nothing is returned if there are any.  Throws
+// InputError for what is wrong with the cost table of `calibration`.
+std::optional<Scenario> resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
+                                     Problems& problems);
+
+// Whether `calibration` means a shipped table by this name and no file: one without a dot, if there
+// is such a table.
+bool is_shipped_table(const std::string& name);
 
 // Lines of counts, one column an expert (a line for each step or layer, say), or one count a line,
 // a line an expert; '#' begins a remark.  What all lines count together becomes Routing::shares.

@@ -28,7 +28,7 @@
 #include "scenarios/search/objectives.h"
 #include "scenarios/search/search.h"
 #include "scenarios/search/space.h"
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 
 namespace stepcast {
 

@@ -10,7 +10,7 @@
 
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 
 namespace stepcast {
 

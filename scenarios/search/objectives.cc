@@ -60,7 +60,7 @@ double Objectives::value(SearchObjective objective, uint16_t place, const StepFi
     case SearchObjective::step_time: return static_cast<double>(f.time.count());
     case SearchObjective::tokens_per_gpu_s: return to_seconds(f.time) * gpus / tokens_of(p);
     case SearchObjective::peak_memory: return static_cast<double>(f.memory.value);
-    case SearchObjective::days: return job_time(p, f) / 86400;
+    case SearchObjective::days: return job_time(p, f) / kSecondsOfADay;
     case SearchObjective::price: return job_time(p, f) / 3600 * gpus * settings_.price;
     case SearchObjective::energy: return f.joules;
   }

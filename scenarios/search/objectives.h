@@ -11,7 +11,7 @@
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/search.h"
 #include "scenarios/search/space.h"
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -18,8 +18,8 @@
 #include "scenarios/forecast/evaluator.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/space.h"
-#include "sim/search_result.h"
-#include "sim/step_ranking.h"
+#include "sim/results/search_result.h"
+#include "sim/results/step_ranking.h"
 
 namespace stepcast {
 

@@ -25,7 +25,7 @@
 #include "scenarios/search/ask.h"
 #include "scenarios/search/expression.h"
 #include "sim/diagnostic.h"
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 #include "sim/units.h"
 
 namespace stepcast {

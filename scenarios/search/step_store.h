@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

@@ -15,7 +15,7 @@
 
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/search.h"
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 
 namespace stepcast {
 

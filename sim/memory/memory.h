@@ -53,10 +53,11 @@ PassBytes bytes_of(const OpGraph& graph, const Pass& pass);
 // device with that much room; at least its peak of allocated bytes.  More than there is room for:
 // the role runs out of memory.  Where the role's list repeats itself (repetition.h) and the
 // allocator has come back to a state that it was in, what follows is not played again: the peak is
-// the same.  O(allocations of the passes that are played * log).
+// the same.  O(allocations of the passes that are played * log).  For tests; forecasts ask
+// ReservedTraces.
 Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room,
                      Segments segments = Segments::fixed);
-// The same, every pass played.
+// The same, every pass played.  For tests, which compare the two.
 Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room,
                              Segments segments = Segments::fixed);
 

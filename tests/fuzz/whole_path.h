@@ -3,7 +3,7 @@
 #pragma once
 
 #include "scenarios/scenario.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast::fuzz {
 

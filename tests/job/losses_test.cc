@@ -84,13 +84,14 @@ TEST(Fleets, TablesOfNonsenseAreRefused) {
   EXPECT_THROW(parse_fleets(header + ",2e-3,1e-3,3e-3,8,published\n"), InputError);
 }
 
-TEST(SmallLosses, AreThoseOfThePaper) {
+// 1 - rate (restart + interval/2), of Kokolis et al. 2025 (section 2), is the first order of it.
+TEST(ExpectedParts, AreThePapersWhereLossesAreSmall) {
   // arXiv 2410.21680: 16 k GPUs, restart and interval of 5 minutes; checkpoints cost nothing.
   const double rsc = 2048 * 6.5e-3 / kDayS;
-  EXPECT_NEAR(small_losses(rsc, 300, 300, 0), 0.93, 0.005);
+  EXPECT_NEAR(share(one_kind(1 / rsc, 300, 300, 0, 3e6)), 0.93, 0.005);
   // 100,000 GPUs at RSC-2's rate and two minutes of each: at least 0.9.
   const double large = 12500 * 2.34e-3 / kDayS;
-  EXPECT_NEAR(small_losses(large, 120, 120, 0), 0.939, 0.0005);
+  EXPECT_NEAR(share(one_kind(1 / large, 120, 120, 0, 3e6)), 0.939, 0.003);
 }
 
 TEST(ExpectedParts, AreDalysWhereOneKindInterrupts) {

@@ -314,13 +314,15 @@ TEST(Train, PlansBothWays) {
 TEST(Train, WhatIsNotStatedHasNoFigure) {
   const TrainingResult bare = trained({{"job.tokens", "1T"}});
   ASSERT_TRUE(bare.energy);
-  EXPECT_EQ(bare.energy->pue, 0);
-  EXPECT_EQ(bare.energy->grams_per_kwh, 0);
+  EXPECT_FALSE(bare.energy->pue);
+  EXPECT_FALSE(bare.energy->tonnes_of_co2());
   const TrainingResult said = trained(
       {{"job.tokens", "1T"}, {"job.power", "{node: 10.2kW, pue: 1.1}"}, {"job.carbon", "57g/kWh"}});
   EXPECT_NEAR(said.energy->joules, 10'200.0 * 2 * said.times.wall, 1);
   EXPECT_EQ(said.energy->pue, 1.1);
   EXPECT_EQ(said.energy->grams_per_kwh, 57);
+  EXPECT_DOUBLE_EQ(said.energy->mwh_with_pue(), said.energy->joules / 3.6e9 * 1.1);
+  EXPECT_DOUBLE_EQ(*said.energy->tonnes_of_co2(), said.energy->mwh_with_pue() * 57 / 1000);
 }
 
 TEST(Train, BadJobsAreRefusedWithTheirPlace) {

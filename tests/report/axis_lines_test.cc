@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/axis_lines.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@
 #include "report/html/markup.h"
 #include "report/html/step_data.h"
 #include "report/text/roles.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 #include "tests/report/sample.h"
 

@@ -4,7 +4,7 @@
 // itself, so that accounts and traces are consistent.
 #pragma once
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 

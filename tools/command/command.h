@@ -21,7 +21,7 @@
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_document.h"
 #include "schedules/schedule.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 
 namespace CLI {
 class App;

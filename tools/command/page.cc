@@ -7,7 +7,7 @@
 
 #include "report/format.h"
 #include "report/html/page.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 #include "stepcast/page_facts.h"
 #include "tools/command/output.h"

@@ -10,10 +10,10 @@
 #include "report/html/page.h"
 #include "report/text/compare.h"
 #include "scenarios/scenario.h"
-#include "sim/result.h"
-#include "sim/search_result.h"
-#include "sim/step_ranking.h"
-#include "sim/training_result.h"
+#include "sim/results/result.h"
+#include "sim/results/search_result.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/training_result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "tools/command/command.h"
 
 namespace stepcast::cli {

@@ -16,6 +16,7 @@
 #include "calibrate/runs/measured_run.h"
 #include "report/text/search.h"
 #include "scenarios/forecast/evaluator.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/search/search.h"
 #include "sim/account/account.h"

@@ -388,9 +388,9 @@ class LayoutDraft {
         why.text += fmt::format(", {}", a_.why("data_parallel_sharding_strategy"));
     }
     if (a_.flag("deepspeed") && !a_.given("zero_stage"))
-      draft_.note(
-          "parallel.zero: what ZeRO does is in DeepSpeed's file, which is not read; -s "
-          "parallel.zero=N states it");
+      draft_.note_about("parallel.zero",
+                        "what ZeRO does is in DeepSpeed's file, which is not read; -s "
+                        "parallel.zero=N states it");
     if (a_.flag("deepspeed") && a_.given("zero_stage")) {
       zero = fmt::format("{}", a_.whole("zero_stage", 0));
       why = a_.origin("zero_stage");

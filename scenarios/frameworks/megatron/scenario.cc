@@ -185,8 +185,9 @@ void draft_megatron(const ArgumentReader& a, const CalledProgram& program, const
     of_its_time.preset = "dgx-b200";
   draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)
-    draft.note(fmt::format("cluster.nodes: {} {} assumed, {}", job.gpus,
-                           job.gpus == 1 ? "GPU is" : "GPUs are", job.why.text));
+    draft.note_about("cluster.nodes",
+                     fmt::format("{} {} assumed, {}", job.gpus,
+                                 job.gpus == 1 ? "GPU is" : "GPUs are", job.why.text));
   draft_megatron_layout(a, sizes, draft);
   draft_megatron_run(a, sizes, draft);
   a.note_left_out(draft);

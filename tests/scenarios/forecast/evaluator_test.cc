@@ -72,7 +72,7 @@ void compare_with_whole_forecasts(size_t model, uint64_t usual) {
   for (uint64_t i = 0; i < layouts; ++i) {
     const Scenario s = random.next(model);
     const std::optional<StepOutcome> step = evaluator.step(s);
-    const Result whole = Evaluator::full(s, {.what_if = false});
+    const Result whole = forecast(s, {.what_if = false});
     const std::string what = s.schedule.name + ", layout " + std::to_string(i);
     ASSERT_TRUE(step.has_value()) << what;
     ASSERT_EQ(step->time, whole.step_time) << what;

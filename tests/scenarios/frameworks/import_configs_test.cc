@@ -1132,6 +1132,18 @@ ImportedRun of_config(const std::string& text) {
   return run;
 }
 
+TEST(ScenarioDraft, NotesAboutWhatTheUserStatesGoAndOthersThatReadAlikeStay) {
+  ScenarioDraft draft;
+  draft.note_about("batch.micro", "one is assumed");
+  draft.note_about("batch.micro_of_others", "two are assumed");
+  draft.assume("parallel.tp", "2", "most have it");
+  draft.left_out("parallel.strategy");  // a name of the file's own
+  draft.override_with("batch.micro", "4");
+  draft.override_with("parallel", "{tp: 4}");
+  EXPECT_THAT(draft.notes(), ::testing::ElementsAre("batch.micro_of_others: two are assumed",
+                                                    "parallel.strategy: not modelled, left out"));
+}
+
 TEST(ImportHf, EveryFamilyOfTheTableIsRead) {
   for (const ModelFamily& f : model_types()) {
     const ImportedRun run =

@@ -20,7 +20,7 @@
 #include "scenarios/search/bounds.h"
 #include "scenarios/search/nearest.h"
 #include "scenarios/search/sweep.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "tests/random_cases.h"
 #include "tests/scenarios/loading.h"
 

@@ -20,7 +20,7 @@
 
 #include "sim/diagnostic.h"
 #include "sim/random.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/text.h"
 #include "tests/random_cases.h"
 #include "tests/temporary_folder.h"

@@ -17,7 +17,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/search/store_folder.h"
 #include "sim/for_each_item.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 

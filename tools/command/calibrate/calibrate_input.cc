@@ -16,7 +16,7 @@
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "sim/diagnostic.h"
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 #include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"

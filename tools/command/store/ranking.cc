@@ -10,7 +10,7 @@
 
 #include "scenarios/document/number.h"
 #include "scenarios/search/step_store.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "tools/command/options.h"
 
 namespace stepcast::cli {

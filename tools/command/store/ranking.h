@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/step_ranking.h"
-#include "sim/step_row.h"
+#include "sim/results/step_ranking.h"
+#include "sim/results/step_row.h"
 #include "tools/command/command.h"
 
 namespace CLI {

@@ -10,7 +10,7 @@
 
 #include "report/html/page.h"
 #include "scenarios/search/step_store.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 #include "tools/command/page.h"

@@ -11,7 +11,7 @@
 
 #include "report/text/steps.h"
 #include "scenarios/search/step_store.h"
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 #include "sim/system_error.h"
 #include "sim/text.h"
 #include "tools/command/options.h"

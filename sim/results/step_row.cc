@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/step_row.h"
+#include "sim/results/step_row.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ std::optional<double> StepRow::days() const {
   if (!step_time_ps || !job_tokens || useful_share == 0.0) return {};
   const double steps = static_cast<double>(*job_tokens) /
                        (static_cast<double>(global_batch) * static_cast<double>(seq));
-  return to_seconds(Time{*step_time_ps}) * steps / 86400 / useful_share.value_or(1);
+  return to_seconds(Time{*step_time_ps}) * steps / kSecondsOfADay / useful_share.value_or(1);
 }
 
 std::optional<double> StepRow::price() const {

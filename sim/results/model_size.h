@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {

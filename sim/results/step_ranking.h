@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/search_result.h"
-#include "sim/step_row.h"
+#include "sim/results/search_result.h"
+#include "sim/results/step_row.h"
 
 namespace stepcast {
 

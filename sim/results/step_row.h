@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 #include "sim/text.h"
 #include "sim/units.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/account/account.h"
+#include "sim/diagnostic.h"
 #include "sim/engine/run.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
@@ -207,6 +208,12 @@ struct Result {
   // What the numbers were computed from; report/ reads names and times out of them.
   std::shared_ptr<const OpGraph> graph;
   std::shared_ptr<const Prices> prices;
+};
+
+// A case of a comparison that has no result, and why.
+struct LeftOut {
+  std::string name;
+  std::vector<Diagnostic> problems;  // at least one
 };
 
 }  // namespace stepcast

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -62,7 +62,7 @@ struct TrainingPlan {
   double useful_share = 0;
   double wall = 0;
   double gpu_hours = 0;
-  std::optional<double> price, energy_j;
+  std::optional<double> price;
   bool chosen = false;
 };
 
@@ -84,22 +84,28 @@ struct TrainingReplicas {
 
 // By what the power is known.
 struct TrainingEnergy {
-  double joules = 0;         // of the computers
-  double gpu_watts = 0;      // of a GPU, in the mean over the run; 0: of the node as stated
-  double node_watts = 0;     // of a node, in the mean
-  double step_joules = 0;    // of one step, all nodes
-  double pue = 0;            // 0: not stated
-  double grams_per_kwh = 0;  // 0: not stated
-  std::string basis;         // "GPUs by kind of operation, hosts as ..."
+  double joules = 0;       // of the computers
+  double gpu_watts = 0;    // of a GPU, in the mean over the run; 0: of the node as stated
+  double node_watts = 0;   // of a node, in the mean
+  double step_joules = 0;  // of one step, all nodes
+  // What the building takes for each joule of them, and the CO2 of its electricity, if stated.
+  std::optional<double> pue, grams_per_kwh;
+  std::string basis;  // "GPUs by kind of operation, hosts as ..."
+
+  double mwh() const { return joules / 3.6e9; }
+  double mwh_with_pue() const { return mwh() * pue.value_or(1); }
+  std::optional<double> tonnes_of_co2() const {
+    if (!grams_per_kwh) return {};
+    return mwh_with_pue() * *grams_per_kwh / 1e3;
+  }
 };
 
 struct TrainingResult {
   std::string name, file, gpu;
   int64_t gpus = 1, nodes = 1;
   double tokens = 0, steps = 0;
-  std::vector<TrainingPhase> phases;          // the step's own last
-  Result fullest;                             // the step of the phase that needs most memory
-  std::optional<double> step_low, step_high;  // 80 % interval over the forecast
+  std::vector<TrainingPhase> phases;  // the step's own last
+  Result fullest;                     // the step of the phase that needs most memory
 
   TrainingTimes times;
   std::optional<double> wall_low, wall_high;  // 80 % interval, around the mean of drawn runs too

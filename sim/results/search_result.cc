@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search_result.h"
+#include "sim/results/search_result.h"
 
 #include <array>
 

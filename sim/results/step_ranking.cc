@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/step_ranking.h"
+#include "sim/results/step_ranking.h"
 
 #include <algorithm>
 #include <tuple>

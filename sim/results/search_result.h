@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/result.h"
+#include "sim/results/result.h"
 #include "sim/units.h"
 
 namespace stepcast {
