@@ -143,10 +143,6 @@ class SplitNorm {
   const Bytes x, wide, rows;
 };
 
-}  // namespace
-
-namespace {
-
 bool by_operators(const Kernels& kernels, Norm norm, const std::string& label) {
   if (norm != Norm::rms_norm) return false;
   return !kernels.fused_norm || (!kernels.fused_input_norm && label == kInputNorm);

@@ -18,7 +18,7 @@ import scratch
 
 # Names of other programs and of a reader's files.
 FOREIGN = {
-    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "left_out.txt", "loads.csv", "moe_layer.py", "launch.py", "pretrain_bert.py",
+    "--benchmark_filter", "--map-by", "--ntasks", "--ntasks-per-node", "--gpus-per-socket", "--gpus-per-task", "--tag-output", "left_out.txt", "loads.csv", "moe_layer.py", "launch.py", "pretrain_bert.py",
     "pretrain_gpt.py", "pretrain_ict.py", "pretrain_prefix_lm.py", "pretrain_retro.py", "pretrain_t5.py", "pretrain_vit.py", "pretrain_vlm.py", "scenario.yaml", "trainer.py",
     *scratch.FILES,
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "scenarios/document/number.h"
 #include "scenarios/frameworks/megatron/import.h"
 #include "scenarios/frameworks/megatron/program.h"
 #include "scenarios/frameworks/run_log.h"
@@ -381,6 +382,48 @@ bool is_launched(const std::vector<ShellWord>& words) {
   return false;
 }
 
+// How many nodes "4" or "4-8" are at the least; of "4-8" Slurm may give as few.  Nothing for
+// anything else.
+std::optional<int64_t> least_of_slurm(std::string_view text) {
+  const std::optional<IndexRange> range = parse_range(text);
+  return range && range->first >= 1 ? std::optional(range->first) : std::nullopt;
+}
+
+// How many GPUs a list of Slurm's has: "8", "h100:8", "a100:2,t4:2".  A list of generic resources
+// has others too, and leaves out a count of one: "gpu:h100:8,nvme:1", "gpu"; what it says of
+// sockets does not count: "gpu:4(S:0-1)".  0: a list of other resources alone.  Nothing for
+// anything else.
+std::optional<int64_t> gpus_of_slurm(std::string_view list, bool is_generic) {
+  constexpr int64_t kMost = 1'000'000'000;
+  std::string text;
+  bool inside = false;  // parentheses
+  for (const char c : list) {
+    inside = (inside || c == '(') && c != ')';
+    if (!inside && c != ')') text += c == '=' ? ':' : c;
+  }
+  int64_t sum = 0;
+  for (const std::string_view entry : split(text, ',')) {
+    std::string_view rest = entry;
+    if (is_generic) {
+      if (rest.starts_with("gres:") || rest.starts_with("gres/")) rest.remove_prefix(5);
+      if (rest != "gpu" && !rest.starts_with("gpu:")) continue;
+      rest.remove_prefix(std::min(std::string_view("gpu:").size(), rest.size()));
+    }
+    const size_t colon = rest.rfind(':');
+    const std::string_view last = colon == rest.npos ? rest : rest.substr(colon + 1);
+    const bool is_type = !last.empty() && !is_digits(last) && last.front() != '-' &&
+                         last.find_first_not_of(
+                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "abcdefghijklmnopqrstuvwxyz0123456789_-.") == last.npos;
+    const bool is_one = is_generic && (rest.empty() || (is_type && colon == rest.npos));
+    const std::optional<int64_t> n = is_one ? std::optional<int64_t>(1) : parse_index(last);
+    if (!n || *n < 1 || *n > kMost) return {};
+    sum += *n;
+  }
+  if (sum > kMost || (sum == 0 && !is_generic)) return {};
+  return sum;
+}
+
 // What Slurm is asked for, in "#SBATCH" lines, which the shell takes for comments, and by srun.
 // Options: https://slurm.schedmd.com/sbatch.html and srun.html.
 class SlurmRequest {
@@ -394,24 +437,7 @@ class SlurmRequest {
             {"-G", "--gpus"}})
         if (w.text.starts_with(letter))
           w.text = w.text.size() == 2 ? option : fmt::format("{}={}", option, w.text.substr(2));
-    for (ShellArgument& a : arguments_of(words)) {
-      Argument& of = a.argument;
-      if (!of.value.is_scalar() && !of.value.items.empty())
-        of.value = Value(of.value.items.front());
-      std::string& text = of.value.text;
-      if (of.name == "gres") {  // "gpu:8", "gpu:h100:8,nvme:1"
-        const size_t gpu = text.starts_with("gpu:") ? 0 : text.find(",gpu:");
-        if (gpu == std::string::npos) continue;
-        text = text.substr(text.find("gpu:", gpu));
-        text.resize(std::min(text.find(','), text.size()));
-        of.name = "gpus_per_node";
-      }
-      if (of.name == "tasks_per_node") of.name = "ntasks_per_node";
-      if (of.name.starts_with("gpus")) text = text.substr(text.rfind(':') + 1);  // "h100:8"
-      // A placeholder in a comment: no shell fills it in.
-      if (!a.is_open && !python_whole(text)) continue;
-      asked_.insert_or_assign(of.name, std::move(a));
-    }
+    for (ShellArgument& a : arguments_of(words)) read_option(std::move(a));
   }
 
   void read_comments(const SourceRef& source) {
@@ -431,47 +457,116 @@ class SlurmRequest {
     }
   }
 
+  // What it is asked for in words that are not understood.
+  void note(std::vector<std::string>* warnings) const {
+    if (warnings == nullptr) return;
+    for (const auto& [name, written] : not_understood_)
+      warnings->push_back(fmt::format(
+          "{} is not understood, and left out of how many nodes and GPUs there are", written));
+  }
+
   // As launchers of Megatron are told it.  `tasks`: each of Slurm's tasks is a process of Megatron,
   // which has one GPU.
   std::vector<ShellArgument> as_launchers(bool tasks) const {
-    std::vector<ShellArgument> said;
-    const auto say = [&](const char* name, const ShellArgument& as, std::optional<int64_t> n = {}) {
-      said.push_back(as);
-      said.back().argument.name = name;
-      if (n) said.back().argument.value.text = fmt::format("{}", *n);
-    };
-    const ShellArgument* const nodes = find("nodes");
-    if (nodes != nullptr) say("nnodes", *nodes);
+    const Count asked_nodes = find("nodes"), all_tasks = find("ntasks"),
+                tasks_each = find("ntasks_per_node");
     // One task for a node, or for all of them, starts the others itself.
-    const ShellArgument* all = tasks ? find("ntasks") : nullptr;
-    if (all == nullptr || number("ntasks") == 1) all = find("gpus");
-    const ShellArgument* each = tasks ? find("ntasks_per_node") : nullptr;
-    if (each == nullptr || number("ntasks_per_node") == 1) each = find("gpus_per_node");
-    if (each != nullptr) {
-      say("nproc_per_node", *each);
-    } else if (all != nullptr) {
-      const std::optional<int64_t> n = python_whole(all->argument.value.text);
-      const int64_t on = nodes == nullptr ? 1 : number("nodes");
-      if (nodes == nullptr)
-        say("world_size", *all);
-      else if (n && on > 0 && *n % on == 0)
-        say("nproc_per_node", *all, *n / on);
-    }
+    const bool one_each =
+        tasks_each.n == 1 || all_tasks.n == 1 || (all_tasks.n && all_tasks.n == asked_nodes.n);
+    const bool processes = tasks && !one_each;
+    const Count each_task = find("gpus_per_task");
+
+    Count all = processes ? all_tasks : Count{};
+    if (!all) all = find("gpus");
+    if (!all && each_task && all_tasks) all = product(each_task, all_tasks);
+    Count each = processes ? tasks_each : Count{};
+    if (!each && processes && all_tasks) each = quotient(all_tasks, asked_nodes);
+    if (!each) each = find("gpus_per_node");
+    if (!each && each_task && tasks_each) each = product(each_task, tasks_each);
+    // A task for each node, unless it is said how many there are.
+    if (!each && !all_tasks) each = each_task;
+    if (!each) each = quotient(all, asked_nodes);
+    Count nodes = asked_nodes;
+    if (!nodes) nodes = quotient(all_tasks, tasks_each);
+    if (!nodes) nodes = quotient(all, each);
+
+    std::vector<ShellArgument> said;
+    const auto say = [&](const char* name, const Count& count) {
+      said.push_back(*count.argument);
+      said.back().argument.name = name;
+    };
+    if (all && (!each || (all.n && !nodes)))  // it does not divide, or no node is spoken of
+      say("world_size", all);
+    else if (each)
+      say("nproc_per_node", each);
+    if (nodes) say("nnodes", nodes);
     return said;
   }
 
  private:
-  const ShellArgument* find(const char* name) const {
-    const auto found = asked_.find(name);
-    return found == asked_.end() ? nullptr : &found->second;
+  // What an option says, or what follows from two.
+  struct Count {
+    std::optional<ShellArgument> argument{};  // nothing: it is not asked for
+    std::optional<int64_t> n{};               // nothing: a variable that nothing sets
+    explicit operator bool() const { return argument.has_value(); }
+  };
+
+  void read_option(ShellArgument a) {
+    Argument& of = a.argument;
+    if (!of.value.is_scalar() && !of.value.items.empty()) of.value = Value(of.value.items.front());
+    const bool is_generic =
+        of.name == "gres" || of.name == "tres_per_node" || of.name == "tres_per_task";
+    const bool is_list = is_generic || of.name == "gpus" || of.name == "gpus_per_node" ||
+                         of.name == "gpus_per_task" || of.name == "gpus_per_socket";
+    if (of.name == "tasks_per_node") of.name = "ntasks_per_node";
+    if (of.name == "gres" || of.name == "tres_per_node") of.name = "gpus_per_node";
+    if (of.name == "tres_per_task") of.name = "gpus_per_task";
+    if (!is_list && of.name != "nodes" && of.name != "ntasks" && of.name != "ntasks_per_node")
+      return;
+    std::string& text = of.value.text;
+    if (!a.is_open) {
+      const std::optional<int64_t> n =
+          is_list ? gpus_of_slurm(text, is_generic) : least_of_slurm(text);
+      if (n == 0) return;  // other resources
+      // A placeholder in a comment, which no shell fills in, or a unit that has no place here.
+      if (!n || of.name == "gpus_per_socket") {
+        not_understood_.insert_or_assign(of.name, fmt::format("{} {}", of.written, text));
+        return;
+      }
+      text = fmt::format("{}", *n);
+    }
+    not_understood_.erase(of.name);
+    asked_.insert_or_assign(of.name, std::move(a));
   }
-  // 0: not known.
-  int64_t number(const char* name) const {
-    const ShellArgument* a = find(name);
-    return a == nullptr ? 0 : python_whole(a->argument.value.text).value_or(0);
+
+  Count find(const char* name) const {
+    const auto found = asked_.find(name);
+    if (found == asked_.end()) return {};
+    return {found->second, parse_index(found->second.argument.value.text)};
+  }
+
+  static Count derived(const Count& a, char sign, const Count& b, int64_t n) {
+    Count c{a.argument, n};
+    Argument& of = c.argument->argument;
+    of.written = fmt::format("{} {} {} {} {} =", of.written, of.value.text, sign,
+                             b.argument->argument.written, b.argument->argument.value.text);
+    of.value.text = fmt::format("{}", n);
+    return c;
+  }
+  // Nothing unless both are known.
+  static Count product(const Count& a, const Count& b) {
+    int64_t n = 0;
+    if (!a.n || !b.n || __builtin_mul_overflow(*a.n, *b.n, &n)) return {};
+    return derived(a, 'x', b, n);
+  }
+  // Nothing unless both are known, and the first is a multiple of the second.
+  static Count quotient(const Count& a, const Count& b) {
+    if (!a.n || !b.n || *a.n < *b.n || *a.n % *b.n != 0) return {};
+    return derived(a, '/', b, *a.n / *b.n);
   }
 
   std::map<std::string, ShellArgument, std::less<>> asked_;
+  std::map<std::string, std::string, std::less<>> not_understood_;  // as written
 };
 
 // What a command trains.
@@ -698,6 +793,7 @@ std::vector<Argument> megatron_script_arguments(const ImportSources& in,
   const bool launched = std::ranges::any_of(found, [](const ShellArgument& a) {
     return !a.is_open && says_how_many_gpus(a.argument.name);
   });
+  slurm.note(in.warnings);
   std::vector<ShellArgument> of_slurm = slurm.as_launchers(tasks);
   std::erase_if(of_slurm, [&](const ShellArgument& a) {
     return launched && a.argument.name == "world_size";

@@ -324,8 +324,10 @@ void ShellReader::tell_slurm(std::vector<ShellText>& arguments) {
   });
   for (const ShellText& t : arguments) {
     if (!t.text.starts_with("--nodes=")) continue;
-    change("SLURM_NNODES") = scalar(plain(t.text.substr(8), t.mark_at(0)));
-    script_.nodes = word_of(plain(t.text.substr(8), t.mark_at(0)));
+    const std::string asked = t.text.substr(8);
+    // "4-8" asks for 4 at the least.
+    change("SLURM_NNODES") = scalar(plain(asked.substr(0, asked.find('-')), t.mark_at(0)));
+    script_.nodes = word_of(plain(asked, t.mark_at(0)));
   }
 }
 

@@ -2,6 +2,7 @@
 // Megatron's arguments: what each row of the table becomes.
 #include "scenarios/frameworks/megatron/import.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -782,6 +783,87 @@ TEST(ImportMegatron, SrunSaysHowManyGpusThereAreHoweverItIsWritten) {
   // What follows the program is not srun's.
   EXPECT_THAT(unknown(imported("megatron-args", "srun -N2 torchrun --gres=gpu:8" + program)),
               HasSubstr("--gres"));
+}
+
+TEST(ImportMegatron, SlurmsTotalsOverWhatANodeHasAreItsNodes) {
+  const std::string sizes =
+      " pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 64 --vocab-size 1000\n";
+  for (const char* asked :
+       {"#SBATCH -n 64\n#SBATCH --ntasks-per-node=8\nsrun python",
+        "#SBATCH -G 64\n#SBATCH --gpus-per-node=8\nsrun python",
+        "#SBATCH -n 64\n#SBATCH --gres=gpu:8\nsrun python", "srun -n 64 --gres=gpu:8 python",
+        "#SBATCH -n 8\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:8\nsrun torchrun",
+        "#SBATCH -n 8\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc-per-node 8"}) {
+    const ImportedRun run = imported("megatron-args", asked + sizes);
+    EXPECT_EQ(run.gpus, 64) << asked;
+    EXPECT_EQ(value_of(run, "cluster.nodes"), "8") << asked;
+  }
+  EXPECT_THAT(imported("megatron-args", "srun -n 64 --ntasks-per-node=8 python" + sizes).scenario,
+              HasSubstr("64 GPUs: --ntasks 64 / --ntasks-per-node 8 = 8, --ntasks-per-node 8"));
+  // Fewer processes than the nodes have GPUs.
+  EXPECT_EQ(imported("megatron-args", "srun -N 4 -n 16 --gres=gpu:8 python" + sizes).gpus, 16);
+  EXPECT_EQ(imported("megatron-args", "srun -n 4 --gres=gpu:8 python" + sizes).gpus, 4);
+  // A total that is no multiple.
+  EXPECT_THAT(imported("megatron-args", "srun -n 12 --gres=gpu:8 python" + sizes).scenario,
+              HasSubstr("12 GPUs: --ntasks 12"));
+  EXPECT_EQ(imported("megatron-args", "srun -N 3 -G 16 python" + sizes).gpus, 16);
+}
+
+TEST(ImportMegatron, SlurmsRangesOfNodesCountWithTheirLeast) {
+  const std::string program =
+      " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 64 --vocab-size 1000\n";
+  for (const char* asked : {"#SBATCH --nodes=4-8\n#SBATCH --ntasks-per-node=8\nsrun",
+                            "srun --nodes=4-8", "srun -N4-8 --gres=gpu:8"})
+    EXPECT_EQ(imported("megatron-args", asked + program).gpus, 32) << asked;
+  const std::string called = "torchrun --nnodes $SLURM_NNODES --nproc_per_node 8" +
+                             program.substr(std::string(" python").size());
+  ImportRequest r = request("megatron-args", "sbatch --nodes=4-8 job.sh\n");
+  r.files = [&](std::string_view) { return std::optional(called); };
+  EXPECT_EQ(import_run(r).gpus, 32);
+  for (const char* nodes : {"0", "-4", "0-4", "2*2", "few"}) {
+    const ImportedRun run = imported(
+        "megatron-args", fmt::format("#SBATCH --nodes={}\n#SBATCH -G 16\nsrun", nodes) + program);
+    EXPECT_EQ(run.gpus, 16) << nodes;
+    EXPECT_THAT(notes(run), HasSubstr(fmt::format("--nodes {} is not understood", nodes)));
+  }
+}
+
+// https://slurm.schedmd.com/sbatch.html: --gres, --gpus-per-node, --gpus-per-task.
+TEST(ImportMegatron, SlurmsWaysToSayTheGpusOfANodeAreReadOrNoted) {
+  const auto run = [](const std::string& asked, const char* launcher = "python") {
+    return imported("megatron-args",
+                    fmt::format("#SBATCH --nodes=4\n#SBATCH {}\nsrun {}", asked, launcher) +
+                        " pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+                        "--num-attention-heads 4 --seq-length 128 --micro-batch-size 1 "
+                        "--global-batch-size 64 --vocab-size 1000\n");
+  };
+  for (const char* four :
+       {"--gpus-per-node=4(S:0-1)", "--gres=gpu:4(S:0-1)", "--gres=gpu:a100:4(S:0,1),nvme:1",
+        "--gres=gpu:v100:3,gpu:t4:1", "--gres=gres:gpu:4", "--gpus-per-node=a100:2,t4:2",
+        "--ntasks-per-node=1 --gpus-per-task=4", "--gpus-per-task=a100:4",
+        "--ntasks-per-node=4 --gpus-per-task=1", "-n 4 --gpus-per-task=4", "-n 16",
+        "--ntasks-per-node=1 --tres-per-task=cpu:8,gres/gpu:4"})
+    EXPECT_EQ(run(four).gpus, 16) << four;
+  for (const char* four : {"--ntasks-per-node=2 --gpus-per-task=2", "-n 8 --gpus-per-task=2"})
+    EXPECT_EQ(run(four, "torchrun").gpus, 16) << four;
+  for (const char* one : {"--gres=gpu", "--gres=gpu:a100", "--gres=nvme:1,gpu"})
+    EXPECT_EQ(run(one).gpus, 4) << one;
+  for (const char* odd :
+       {"--gres=gpu:0", "--gres=gpu:<N>", "--gpus-per-node=many", "--gpus-per-node=-4",
+        "--gpus-per-socket=4", "--gpus-per-task={{gpus}}", "--gpus=99999999999999999999"}) {
+    const std::string written(odd);
+    const size_t equals = written.find('=');
+    EXPECT_THAT(notes(run(odd)),
+                HasSubstr(fmt::format("{} {} is not understood", written.substr(0, equals),
+                                      written.substr(equals + 1))));
+  }
+  // What is said better later, and what is no GPU, gives no note.
+  EXPECT_THAT(notes(run("--gres=gpu:<N> --gpus-per-node=<N>", "--gres=gpu:4 python")),
+              Not(HasSubstr("not understood")));
+  EXPECT_THAT(notes(run("--gres=nvme:1 --cpus-per-gpu=x --gpu-bind=closest")),
+              Not(HasSubstr("not understood")));
 }
 
 TEST(ImportMegatron, MoreLayersToRecomputeThanAStageHasAreAllOfThem) {
