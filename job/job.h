@@ -43,7 +43,7 @@ struct JobPhase {
   double tokens = 0;
   std::optional<int64_t> batch, seq;
   int64_t number = 1;  // from 1, as answers count them
-  Value section;       // as written
+  Value section;       // as written, for where what is wrong is shown
 };
 
 // Seconds, bytes, bytes per second, watts.  What is not stated and has no default is empty.

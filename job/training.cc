@@ -100,12 +100,13 @@ struct Part {
   double undisturbed = 0;  // seconds of a step without slow ranks
 };
 
-// The document with the batch of a phase of the ramp, which keeps its place in the file.
+// The document with the batch and the sequences of a phase of the ramp: what is wrong with them is
+// shown where the phase says them.
 ScenarioDocument document_of_phase(const ScenarioDocument& document, const JobPhase& phase) {
   ScenarioDocument changed = document;
   for (const Member& m : phase.section.members) {
-    if (m.key == "batch") changed.set("batch.global", m.value, m.key_mark);
-    if (m.key == "seq") changed.set("batch.seq", m.value, m.key_mark);
+    if (m.key == "batch" && phase.batch) changed.set("batch.global", m.value, m.key_mark);
+    if (m.key == "seq" && phase.seq) changed.set("batch.seq", m.value, m.key_mark);
   }
   return changed;
 }
@@ -734,8 +735,12 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
   }
   for (const auto& [nodes, here] : known)
     if (here.plan && asked.contains(nodes)) out.plans.push_back(*here.plan);
-  if (!out.plans.empty() && (!job.rampup.empty() || job.evaluation > 0))
-    out.plans_left_out.emplace_back("these rows leave out the ramp and pauses for evaluation");
+  const bool ramp = !job.rampup.empty(), evaluation = job.evaluation > 0;
+  if (!out.plans.empty() && (ramp || evaluation))
+    out.plans_left_out.push_back(
+        fmt::format("these rows leave out {}", !evaluation ? "the ramp"
+                                               : !ramp     ? "pauses for evaluation"
+                                                           : "the ramp and pauses for evaluation"));
 }
 
 double shortest_step(const std::vector<Part>& parts) {

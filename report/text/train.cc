@@ -118,7 +118,9 @@ std::string plan_lines(const TrainingResult& r, const TextStyle& style) {
   const CellTable table = plans_table(r);
   if (table.rows.size() < 2 && r.plans_left_out.empty()) return {};
   std::string text = "\n  " + plans_title(r) + '\n';
-  for (const std::string& line : align_columns(table.rows, table.sides)) text += "  " + line + '\n';
+  if (table.rows.size() >= 2)
+    for (const std::string& line : align_columns(table.rows, table.sides))
+      text += "  " + line + '\n';
   for (const std::string& why : r.plans_left_out) text += wrap(escape_text(why), "  ", style.width);
   return text;
 }

@@ -205,7 +205,7 @@ TEST(Train, RowsOfOtherNumbersOfGpusSayWhatTheyLeaveOut) {
   EXPECT_THAT(r.plans_left_out,
               ::testing::ElementsAre("12 GPUs are left out: nodes have 8 GPUs",
                                      HasSubstr("no number of GPUs that this layout takes"),
-                                     HasSubstr("leave out the ramp")));
+                                     "these rows leave out the ramp"));
   EXPECT_THAT(r.warnings, ::testing::IsEmpty());
 }
 
@@ -232,6 +232,14 @@ TEST(Train, CausesHaveTimesOfTheirOwn) {
 }
 
 // Every thousand steps are so many pauses, whatever the steps of a ramp take.
+TEST(Train, APhaseMayLeaveTheBatchAsItIs) {
+  const TrainingResult r =
+      trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 10B, batch: null, seq: null}]"}});
+  ASSERT_EQ(r.phases.size(), 2u);
+  EXPECT_EQ(r.phases.front().global_batch, r.phases.back().global_batch);
+  EXPECT_EQ(r.phases.front().seq, r.phases.back().seq);
+}
+
 TEST(Train, OfARampStepsAreCountedNotTimes) {
   const TrainingResult r = trained({{"job.tokens", "1T"},
                                     {"job.failures.mtbf", "100d"},
