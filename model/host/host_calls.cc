@@ -325,6 +325,7 @@ class Launches {
     Launch launch;
     if (work.flops.value <= 0 && work.bytes.value <= 0) return launch;
     if (is_step_end(op.phase)) return launch.add(HostCall::eager_backward);
+    if (op.role == OpRole::later_kernel) return launch.add(HostCall::kernel);
     // One call of a module makes all pieces of its product.
     if (in_te(op) && op.role == OpRole::later_piece) return launch.add(HostCall::kernel);
     if (op.layer >= 0) add_python(launch, op, work, plan_.kernels.modules);

@@ -148,18 +148,13 @@ bool by_operators(const Kernels& kernels, Norm norm, const std::string& label) {
   return !kernels.fused_norm || (!kernels.fused_input_norm && label == kInputNorm);
 }
 
-// How often LayerNorm moves its tensor.  One kernel reads the input and writes the output; of the
-// backward the output's gradient and the input, and the input's gradient.  PyTorch before 1.11
-// takes moments and output, then sums, input gradient and weight gradients apart, each out of the
-// same inputs: RowwiseMomentsCUDAKernel, LayerNormForwardCUDAKernel;
-// ComputeInternalGradientsCUDAKernel, LayerNormBackwardCUDAKernel, GammaBetaBackwardCUDAKernel of
-// pytorch/pytorch v1.8 aten/src/ATen/native/cuda/layer_norm_kernel.cu.
-struct NormPasses {
-  int64_t forward = 2, backward = 3;
-};
-NormPasses layer_norm_passes(const Kernels& kernels) {
-  if (kernels.layer_norm == LayerNormKernel::torch_2021) return {1 + 2, 2 + 3 + 2};
-  return {};
+// LayerNorm of PyTorch before 1.11: kernels of moments and of the output, then of sums, of the
+// input's gradient and of the weights', each of which reads the same inputs.
+// RowwiseMomentsCUDAKernel, LayerNormForwardCUDAKernel; ComputeInternalGradientsCUDAKernel,
+// LayerNormBackwardCUDAKernel, GammaBetaBackwardCUDAKernel of pytorch/pytorch v1.8
+// aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+bool by_several_kernels(const Kernels& kernels, Norm norm) {
+  return norm == Norm::layer_norm && kernels.layer_norm == LayerNormKernel::torch_2021;
 }
 
 }  // namespace
@@ -177,9 +172,11 @@ NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::stri
   if (by_operators(s.plan.kernels, s.model.norm, label)) {
     kept = SplitNorm(c.pass, s, label, rows, width).forward();
   } else {
-    const int64_t more = rms ? 0 : layer_norm_passes(s.plan.kernels).forward - NormPasses{}.forward;
-    c.pass.compute(label, s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm,
-                                         row_bytes * (1 + more) + out));
+    const Work kernel =
+        s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out);
+    const bool several = by_several_kernels(s.plan.kernels, s.model.norm);
+    if (several) c.pass.compute(label + " moments", s.memory_bound(kernel.kernel, row_bytes));
+    c.pass.compute(label, kernel, several ? OpRole::later_kernel : OpRole::ordinary);
   }
   NormOutput norm;
   norm.output = c.pass.allocate(label + " output", out, saved(mode));
@@ -212,10 +209,14 @@ void norm_backward(const LayerContext& c, const std::string& label, int64_t rows
   if (by_operators(s.plan.kernels, s.model.norm, label)) {
     SplitNorm(c.pass, s, label, rows, width).backward();
   } else {
-    const NormPasses moves = rms ? NormPasses{} : layer_norm_passes(s.plan.kernels);
-    c.pass.compute(label + " backward",
-                   s.memory_bound(rms ? Kernel::rms_norm_backward : Kernel::layer_norm_backward,
-                                  s.bytes(rows, width) * moves.backward));
+    const bool several = by_several_kernels(s.plan.kernels, s.model.norm);
+    const Bytes row_bytes = s.bytes(rows, width);
+    const Work kernel = s.memory_bound(
+        rms ? Kernel::rms_norm_backward : Kernel::layer_norm_backward, row_bytes * 3);
+    const Work reading = s.memory_bound(kernel.kernel, row_bytes * 2);
+    if (several) c.pass.compute(label + " backward sums", reading);
+    c.pass.compute(label + " backward", kernel, several ? OpRole::later_kernel : OpRole::ordinary);
+    if (several) c.pass.compute(label + " weight gradient", reading, OpRole::later_kernel);
   }
   reduce_after(c, rms || !s.model.norm_bias ? width : 2 * width);
 }

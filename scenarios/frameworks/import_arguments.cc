@@ -25,14 +25,6 @@ bool is_none(const Value& v) {
          (v.is_scalar() && (v.text == "None" || v.text == "null" || v.text == "~"));
 }
 
-std::optional<bool> truth(std::string_view word) {
-  for (const std::string_view yes : {"true", "True", "1", "yes", "on", "On"})
-    if (word == yes) return true;
-  for (const std::string_view no : {"false", "False", "0", "no", "off", "Off"})
-    if (word == no) return false;
-  return {};
-}
-
 bool is_off(const Value& v) {
   return v.is_scalar() && truth(v.text) == false;
 }
@@ -445,6 +437,15 @@ void ArgumentReader::refuse(std::string_view name, const std::string& message,
   problems_.add("E331", fmt::format("'{}' {}", g->argument.written, message),
                 g->argument.value.mark, static_cast<int>(std::max<size_t>(1, length)), {},
                 std::move(help));
+}
+
+std::optional<bool> truth(std::string_view word) {
+  const std::string low = lower_case(word);
+  for (const std::string_view yes : {"true", "1", "yes", "on"})
+    if (low == yes) return true;
+  for (const std::string_view no : {"false", "0", "no", "off"})
+    if (low == no) return false;
+  return {};
 }
 
 std::optional<std::vector<int64_t>> python_list(std::string_view text) {

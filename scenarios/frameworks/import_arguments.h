@@ -184,6 +184,9 @@ class ArgumentReader {
   int64_t ignored_ = 0;
 };
 
+// What a word says of a flag, in letters of any case: true, yes, on and 1, and their opposites, as
+// YAML 1.1 and Python have them.  Nothing for any other word.
+std::optional<bool> truth(std::string_view word);
 // "([0]*3+[1]*58)", "[0, 1]".  Nothing if it is no list, or longer than 100,000.
 std::optional<std::vector<int64_t>> python_list(std::string_view text);
 // "8*4", "32/8", "500_000".  Nothing if it is no whole number.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scenarios/frameworks/importers.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -129,7 +130,7 @@ void deepspeed_offload(Importing& i) {
   const ArgumentReader& a = i.a;
   const char* device = "zero_optimization.offload_optimizer.device";
   const char* ratio = "zero_optimization.offload_optimizer.ratio";
-  const std::string optimizer = a.word(device, "none");
+  const std::string optimizer = lower_case(a.word(device, "none"));
   const bool cpu = optimizer == "cpu";
   if (cpu || a.flag("zero_optimization.cpu_offload")) {
     if (a.given(ratio)) a.real(ratio);  // refuses it if it is no number
@@ -139,7 +140,7 @@ void deepspeed_offload(Importing& i) {
     i.draft.left_out(a.why(device));
   }
   const char* parameters = "zero_optimization.offload_param.device";
-  const std::string where = a.word(parameters, "none");
+  const std::string where = lower_case(a.word(parameters, "none"));
   if (where == "cpu" && zero_stage(i) == 3)
     i.draft.set("offload.parameters", true, a.origin(parameters));
   else if (where != "none")
@@ -216,7 +217,7 @@ constexpr CostArgument kDeepSpeedSharding[] = {
     {"zero_optimization.zero_quantized_gradients", "precision", As::left_out("false")},
     {"zero_optimization.zero_quantized_nontrainable_weights", "precision", As::left_out("false")},
     {"zero_optimization.round_robin_gradients", "overlap", As::left_out("false")},
-    {"communication_data_type", "precision.reduce", As::word()},
+    {"communication_data_type", "precision.reduce", As::lower()},
     {"data_types.grad_accum_dtype", "precision.grads", As::word()},
     {"optimizer.type", "optimizer.kind", As::lower()},
 };
@@ -254,8 +255,13 @@ std::span<const CostArgument> deepspeed_arguments() {
 // A word that a script replaces before DeepSpeed reads the file: CONFIG_BATCH_SIZE.
 bool is_placeholder(const Argument& a) {
   constexpr std::string_view kCapitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  // Values of its own in capitals, some of which it reads in letters of any case.
+  constexpr std::string_view kValues[] = {
+      "fp16", "fp32", "bf16", "bfp16", "bfloat16", "float16", "float32", "half", "float",
+      "cpu",  "nvme", "none", "null",  "auto",     "true",    "false",   "dense"};
   const std::string& text = a.value.text;
   if (!a.value.is_scalar() || text.size() < 3 || a.name == "optimizer.type") return false;  // LAMB
+  if (std::ranges::find(kValues, lower_case(text)) != std::end(kValues)) return false;
   return kCapitals.find(text.front()) != std::string_view::npos &&
          text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
 }

@@ -157,9 +157,20 @@ Member made_up(const char* key, std::string text, const Mark& mark) {
   return {key, mark, word_value(std::move(text), mark)};
 }
 
+// A flag of a mapping; false where it is not there.  Adds E331.
+bool flag_of(const Value& mapping, const char* key, Problems& problems) {
+  const Value* v = mapping.find(key);
+  if (v == nullptr || v->kind == Value::Kind::null) return false;
+  const std::optional<bool> on = v->is_scalar() ? truth(v->text) : std::nullopt;
+  if (!on)
+    problems.add("E331", fmt::format("'{}' must be true or false, not '{}'", key, to_flow(*v)),
+                 v->mark, static_cast<int>(std::max<size_t>(1, v->text.size())));
+  return on.value_or(false);
+}
+
 // `moe_config` as the keys that transformers' Qwen2MoE has for the same; what it does not say has
 // the defaults of MoEConfig (config/models_config.py).
-void add_experts(const Value& experts, Value& config) {
+void add_experts(const Value& experts, Value& config, Problems& problems) {
   struct Row {
     const char *theirs, *ours, *fallback;
   };
@@ -168,8 +179,7 @@ void add_experts(const Value& experts, Value& config) {
       {"top_k", "num_experts_per_tok", "2"},
       {"moe_intermediate_size", "moe_intermediate_size", "1408"},
       {"shared_expert_intermediate_size", "shared_expert_intermediate_size", "5632"}};
-  const Value* shares = experts.find("enable_shared_expert");
-  const bool shared = shares != nullptr && shares->text == "true";
+  const bool shared = flag_of(experts, "enable_shared_expert", problems);
   for (const Row& row : kRows) {
     const Value* v = experts.find(row.theirs);
     const bool of_shared = std::string_view(row.ours).starts_with("shared");
@@ -214,18 +224,19 @@ bool is_of_no_cost(std::string_view key) {
 }
 
 // model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
-Value config_of(const Value& model_config) {
+// Adds E331.
+Value config_of(const Value& model_config, Problems& problems) {
   Value config;
   config.kind = Value::Kind::mapping;
   config.mark = model_config.mark;
   const Value* experts = model_config.find("moe_config");
   const bool has_experts = experts != nullptr && experts->is_mapping();
-  const Value* qwen = model_config.find("is_qwen2_config");
-  const bool is_qwen = qwen != nullptr && qwen->text == "true";
+  const bool is_qwen = flag_of(model_config, "is_qwen2_config", problems);
   // Of nanotron's Qwen2 the key of all biases is that of Q, K and V, and off by default
   // (models/qwen.py); transformers' Qwen2 always has them.
   if (is_qwen && model_config.find("attention_bias") == nullptr)
-    config.members.push_back(made_up("qkv_bias", "false", qwen->mark));
+    config.members.push_back(
+        made_up("qkv_bias", "false", model_config.find("is_qwen2_config")->mark));
   for (const Member& m : model_config.members) {
     if (m.key == "moe_config" && has_experts) continue;
     if (is_of_kernels(m.key) || is_of_no_cost(m.key)) continue;
@@ -237,14 +248,15 @@ Value config_of(const Value& model_config) {
       config.members.push_back(m);
       continue;
     }
-    if (m.value.text != "true") continue;
+    if (m.key == "is_qwen2_config" ? !is_qwen : !flag_of(model_config, m.key.c_str(), problems))
+      continue;
     Member type = m;
     type.key = "model_type";
     type.value.text = m.key.substr(3, m.key.size() - 10);
     if (has_experts && is_qwen) type.value.text = "qwen2_moe";
     config.members.push_back(std::move(type));
   }
-  if (has_experts) add_experts(*experts, config);
+  if (has_experts) add_experts(*experts, config, problems);
   return config;
 }
 
@@ -261,7 +273,8 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
-  const Value config = config_of(*model_config);
+  const Value config = config_of(*model_config, in.problems);
+  if (in.problems.any()) return;
   const auto of_config = draft_config_model(config, in, draft, counts);
   if (!of_config) return;
   check_config_model(in, *of_config);

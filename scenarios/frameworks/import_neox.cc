@@ -407,19 +407,35 @@ void neox_norm_kernel(Importing& i) {
                 i.a.origin("rmsnorm_fusion", "GPT-NeoX's default"));
 }
 
-// The profile is version 1.0's.  What only later versions read came in 2024, after FlashAttention 2
-// (8903a969, September 2023) and with PyTorch's LayerNorm of one kernel.
+// The profile is version 1.0's.  What only later versions have came in 2024, after FlashAttention 2
+// (8903a969, September 2023) and with PyTorch's LayerNorm of one kernel.  Published files of models
+// that earlier versions trained have been given these keys since, switched off (configs/20B.yml
+// @ea7aefd8), so that only what is switched on tells the version.
 void neox_version(Importing& i) {
-  constexpr std::string_view kLater[] = {
-      "num_kv_heads",     "intermediate_size", "sliding_window_width", "moe_num_experts",
-      "mlp_multiple_of",  "sequence_parallel", "rope_fusion",          "rmsnorm_fusion",
-      "layernorm_fusion", "te_columnparallel", "te_rowparallel",       "te_layernorm_mlp",
-      "te_mha",           "te_fp8_mha"};
-  for (const std::string_view later : kLater) {
-    const std::string name(later);
-    if (!i.a.given(name) || i.a.word(name) == "false" || i.a.word(name) == "False") continue;
-    i.draft.set_text("kernels.flash_kernel", "flash-2", i.a.origin(name));
-    i.draft.set_text("kernels.layer_norm", "fused", i.a.origin(name));
+  struct Key {
+    const char* name;
+    std::string_view off = "";  // beside false
+  };
+  constexpr Key kLater[] = {{"num_kv_heads"},
+                            {"intermediate_size"},
+                            {"sliding_window_width"},
+                            {"moe_num_experts", "1"},
+                            {"mlp_multiple_of", "1"},
+                            {"sequence_parallel"},
+                            {"rope_fusion"},
+                            {"rmsnorm_fusion"},
+                            {"layernorm_fusion"},
+                            {"te_columnparallel"},
+                            {"te_rowparallel"},
+                            {"te_layernorm_mlp"},
+                            {"te_mha"},
+                            {"te_fp8_mha"}};
+  for (const Key& later : kLater) {
+    if (!i.a.given(later.name)) continue;
+    const std::string word = i.a.word(later.name);
+    if (truth(word) == false || word == later.off) continue;
+    i.draft.set_text("kernels.flash_kernel", "flash-2", i.a.origin(later.name));
+    i.draft.set_text("kernels.layer_norm", "fused", i.a.origin(later.name));
     return;
   }
 }

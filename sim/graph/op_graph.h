@@ -103,10 +103,11 @@ struct MemoryEvent {
 // What an op is for, where that decides something beside its work.
 enum class OpRole : uint8_t {
   ordinary,
-  head,         // a product with the weights of the head, forward or backward ...
-  router,       // ... of a router: frameworks multiply both outside their linear layers
-  later_piece,  // a product that is cut by rows runs piece by piece: a piece but the first, whose
-                // weights the first has read already
+  head,          // a product with the weights of the head, forward or backward ...
+  router,        // ... of a router: frameworks multiply both outside their linear layers
+  later_piece,   // a product that is cut by rows runs piece by piece: a piece but the first, whose
+                 // weights the first has read already
+  later_kernel,  // of an operator that launches several: a kernel but the first
 };
 
 struct Op {

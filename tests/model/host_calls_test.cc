@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "model/passes/stage_passes.h"
 #include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
@@ -464,25 +466,38 @@ TEST(SplitNorm, MovesWhatPyTorchsOperatorsReadAndWrite) {
   EXPECT_NEAR(backward / static_cast<double>(4 * x), 46 - 3, 0.05);
 }
 
-// kernels.layer_norm: PyTorch before 1.11 reads 1 + 1 and writes 1, backward reads 2 + 2 + 2 and
-// writes 1.
-TEST(LayerNormOfPyTorchIn2021, MovesItsTensorMoreOften) {
-  Plan p = plan(Modules::torch);
-  const Stage fused(model(), p);
-  p.kernels.layer_norm = LayerNormKernel::torch_2021;
-  const Stage split(model(), p);
-  const auto moved = [](const Stage& s, PassId pass, Kernel kernel) {
-    int64_t sum = 0;
-    for (const Op& op : s.graph.passes[static_cast<size_t>(pass)].ops) {
-      const Work& w = s.graph.works[static_cast<size_t>(op.work)];
-      if (w.kind == WorkKind::memory_bound && w.kernel == kernel) sum += w.bytes.value;
-    }
-    return sum;
-  };
-  EXPECT_EQ(2 * moved(split, split.passes.forward, Kernel::layer_norm),
-            3 * moved(fused, fused.passes.forward, Kernel::layer_norm));
-  EXPECT_EQ(3 * moved(split, split.passes.last_backward, Kernel::layer_norm_backward),
-            7 * moved(fused, fused.passes.last_backward, Kernel::layer_norm_backward));
+// kernels.layer_norm: PyTorch before 1.11 has a kernel that reads and one that reads and writes;
+// backward two that read twice, and between them one that writes as well.
+TEST(LayerNormOfPyTorchIn2021, IsTwoAndThreeKernelsOfOneCall) {
+  for (const Modules modules : {Modules::torch, Modules::megatron}) {
+    Plan p = plan(modules);
+    const Stage fused(model(), p);
+    p.kernels.layer_norm = LayerNormKernel::torch_2021;
+    const Stage split(model(), p);
+    const auto bytes = [](const Stage& s, PassId pass, Kernel kernel) {
+      std::vector<int64_t> all;
+      for (const Op& op : s.graph.passes[static_cast<size_t>(pass)].ops) {
+        const Work& w = s.graph.works[static_cast<size_t>(op.work)];
+        if (w.kind == WorkKind::memory_bound && w.kernel == kernel) all.push_back(w.bytes.value);
+      }
+      return all;
+    };
+    const int64_t x = 256 * 512 * 2;
+    const PassId forward = split.passes.forward, backward = split.passes.last_backward;
+    // Two norms in each of two layers.
+    EXPECT_EQ(bytes(fused, forward, Kernel::layer_norm), std::vector<int64_t>(4, 2 * x));
+    EXPECT_EQ(bytes(split, forward, Kernel::layer_norm),
+              (std::vector<int64_t>{x, 2 * x, x, 2 * x, x, 2 * x, x, 2 * x}));
+    const Kernel gradient = Kernel::layer_norm_backward;
+    EXPECT_EQ(bytes(fused, backward, gradient), std::vector<int64_t>(4, 3 * x));
+    EXPECT_EQ(bytes(split, backward, gradient),
+              (std::vector<int64_t>{2 * x, 3 * x, 2 * x, 2 * x, 3 * x, 2 * x, 2 * x, 3 * x, 2 * x,
+                                    2 * x, 3 * x, 2 * x}));
+    EXPECT_EQ(split.calls(forward, HostCall::kernel), fused.calls(forward, HostCall::kernel) + 4);
+    EXPECT_EQ(split.all_calls(forward), fused.all_calls(forward) + 4);
+    EXPECT_EQ(split.calls(backward, HostCall::kernel), fused.calls(backward, HostCall::kernel) + 8);
+    EXPECT_EQ(split.all_calls(backward), fused.all_calls(backward) + 8);
+  }
 }
 
 // kernels.fused_input_norm

@@ -209,6 +209,9 @@ TEST(ImportNeox, WhatOnlyLaterVersionsReadTellsThem) {
   const std::string flash = "\"attention_config\": [[[\"flash\"], 4]]";
   EXPECT_EQ(kernel(flash), "");
   EXPECT_EQ(kernel(flash + ", \"rope_fusion\": false"), "");
+  EXPECT_EQ(kernel(flash + ", \"layernorm_fusion\": False, \"moe_num_experts\": 1"), "");
+  EXPECT_EQ(kernel(flash + ", \"mlp_multiple_of\": 1, \"sliding_window_width\": null"), "");
+  EXPECT_EQ(kernel(flash + ", \"moe_num_experts\": 8"), "flash-2");
   EXPECT_EQ(kernel(flash + ", \"rope_fusion\": true"), "flash-2");
   EXPECT_EQ(kernel(flash + ", \"num_kv_heads\": 4"), "flash-2");
 }
@@ -1757,6 +1760,21 @@ TEST(ImportDeepSpeed, ATemplateIsFilledInByWordsBehindIt) {
   EXPECT_EQ(value_of(import_run(r), "batch.global"), "32");
 }
 
+TEST(ImportDeepSpeed, ItsOwnValuesInCapitalsAreNoPlaceholders) {
+  const auto with = [](const std::string& text) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, " + text + "}"));
+  };
+  EXPECT_EQ(value_of(with("\"communication_data_type\": \"FP32\""), "precision.reduce"), "fp32");
+  EXPECT_EQ(value_of(with("\"communication_data_type\": \"BF16\""), "precision.reduce"), "bf16");
+  EXPECT_EQ(value_of(with("\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": "
+                          "{\"device\": \"CPU\"}}"),
+                     "offload.optimizer"),
+            "1");
+  EXPECT_THAT(notes(with("\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": "
+                         "{\"device\": \"NVME\"}}")),
+              HasSubstr("device NVME"));
+}
+
 TEST(ImportDeepSpeed, StagesAndDefaults) {
   const auto zero = [](const std::string& text) {
     return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {" +
@@ -1915,6 +1933,36 @@ TEST(ImportNanotron, ExpertsStandInAMappingOfTheirOwn) {
   EXPECT_EQ(shared.parameters, plain.parameters + layers * (3 * h * 1024 + h));
   const ImportedRun two = with("{num_experts: 16, moe_intermediate_size: 512, layers: [0, 31]}");
   EXPECT_EQ(two.parameters, dense + 30 * 3 * h * 14336 + 2 * (16 * 3 * h * 512 + 16 * h));
+}
+
+// PyYAML reads all of these as booleans.
+TEST(ImportNanotron, FlagsOfTheModelAreReadInAllSpellingsOfYaml) {
+  const auto with = [](const std::string& kind, const std::string& shared) {
+    std::string text = import_sample("nanotron.yaml");
+    const std::string from = "is_llama_config: true";
+    text.replace(text.find(from), from.size(),
+                 "is_llama_config: Off\n    is_qwen2_config: " + kind +
+                     "\n    moe_config: {num_experts: 16, moe_intermediate_size: 512, "
+                     "enable_shared_expert: " +
+                     shared + "}");
+    return text;
+  };
+  const ImportedRun shared = imported("nanotron", with("true", "true"));
+  const ImportedRun none = imported("nanotron", with("true", "false"));
+  EXPECT_GT(shared.parameters, none.parameters);
+  EXPECT_EQ(value_of(shared, "kernels.fused_norm"), "false");
+  for (const char* yes : {"True", "TRUE", "yes", "Yes", "On"}) {
+    const ImportedRun run = imported("nanotron", with(yes, yes));
+    EXPECT_EQ(value_of(run, "model.model_type"), "qwen2_moe") << yes;
+    EXPECT_EQ(run.parameters, shared.parameters) << yes;
+    EXPECT_EQ(value_of(run, "kernels.fused_norm"), "false") << yes;
+  }
+  for (const char* no : {"False", "NO", "off", "null", "~"})
+    EXPECT_EQ(imported("nanotron", with("true", no)).parameters, none.parameters) << no;
+  EXPECT_THAT(import_failure("nanotron", with("true", "maybe")).lines,
+              ElementsAre(HasSubstr("'enable_shared_expert' must be true or false, not 'maybe'")));
+  EXPECT_THAT(import_failure("nanotron", with("[true]", "true")).lines,
+              ElementsAre(HasSubstr("'is_qwen2_config' must be true or false, not '[true]'")));
 }
 
 TEST(ImportNanotron, KeysOfItsOwnAreKnown) {
