@@ -555,7 +555,7 @@ std::optional<TrainingEnergy> energy_of(const Job& job, const std::vector<Part>&
   const double busy = t.useful + t.slow_ranks + t.evaluation + t.redo;
   const double standing = t.wall - busy;
   e.pue = job.pue;
-  if (job.carbon.value_or(0) > 0) e.grams_per_kwh = job.carbon;
+  e.grams_per_kwh = job.carbon;
   if (job.node_power) {
     e.joules = *job.node_power * nodes * t.wall;
     e.step_joules = *job.node_power * nodes * to_seconds(parts.back().result.step_time);

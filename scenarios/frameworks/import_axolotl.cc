@@ -143,15 +143,16 @@ void axolotl_precision(Importing& i) {
     i.draft.left_out(i.a.why("model_quantization_config"));
   const std::string bf16 = lower_case(i.a.word("bf16", "auto"));
   const std::string fp16 = lower_case(i.a.word("fp16", "false"));
-  const bool in_bf16 = bf16 == "auto" || bf16 == "true" || bf16 == "full";
+  const bool in_bf16 = bf16 == "auto" || bf16 == "full" || truth(bf16) == true;
+  const bool in_fp16 = truth(fp16) == true;
   const Origin of_bf16 = i.a.origin("bf16", "axolotl's default: auto");
   if (i.a.flag("fp8"))  // torchao's Float8LinearConfig (core/trainers/base.py)
     i.draft.set_text("precision.preset", "fp8-tensorwise", i.a.origin("fp8"));
   else if (in_bf16)
     i.draft.set_text("precision.preset", "bf16-mixed", of_bf16);
   else
-    i.draft.set_text("precision.preset", fp16 == "true" ? "fp16-mixed" : "fp32",
-                     i.a.origin(fp16 == "true" ? "fp16" : "bf16"));
+    i.draft.set_text("precision.preset", in_fp16 ? "fp16-mixed" : "fp32",
+                     i.a.origin(in_fp16 ? "fp16" : "bf16"));
   // The model is loaded in bf16 (torch_dtype in utils/config/__init__.py and loaders/model.py).
   // Only FSDP and DeepSpeed keep parameters in fp32 then: Accelerate's prepare_model() upcasts for
   // FSDP.

@@ -363,6 +363,7 @@ TEST(Train, BadJobsAreRefusedWithTheirPlace) {
               HasSubstr("E127 --set job.failures restart is beside its own parts"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.power.pue", "0.9"}}),
               HasSubstr("E125 --set job.power.pue"));
+  EXPECT_EQ(trained({{"job.tokens", "1T"}, {"job.carbon", "0g/kWh"}}).energy->tonnes_of_co2(), 0);
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.carbon", "57"}}),
               HasSubstr("E120 --set job.carbon"));
   EXPECT_THAT(failure({{"job.tokens", "1T"}, {"job.rampup", "5"}}),

@@ -929,6 +929,16 @@ TEST(ImportAxolotl, AnyKeyOfItsConfigurationIsFsdp) {
     EXPECT_EQ(value_of(import_run(axolotl(nothing)), "parallel.zero"), "") << nothing;
 }
 
+TEST(ImportAxolotl, AFormatIsSwitchedOnInAnySpellingOfYaml) {
+  for (const char* on : {"true", "True", "yes", "on"}) {
+    const auto preset = [](const std::string& keys) {
+      return value_of(import_run(axolotl(keys)), "precision.preset");
+    };
+    EXPECT_EQ(preset(std::string("bf16: ") + on + "\n"), "bf16-mixed") << on;
+    EXPECT_EQ(preset(std::string("bf16: no\nfp16: ") + on + "\n"), "fp16-mixed") << on;
+  }
+}
+
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
   const auto of = [](const std::string& optimizer, const std::string& more) {
     return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
