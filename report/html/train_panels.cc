@@ -112,7 +112,7 @@ std::string waterfall_panel(const TrainingResult& r) {
                                            {"share, %", true},
                                            {"GPU-hours", true},
                                            {"", false}}};
-  HtmlTable table(hours ? "Where the hours go" : "Where the days go", columns);
+  HtmlTable table("Parts of the wall time, on all GPUs", columns);
   double before = 0;
   for (const WaterfallLine& l : fall.lines) {
     const std::string title = fmt::format("{}: {} {}", l.name, l.amount, hours ? "hours" : "days");
@@ -275,7 +275,7 @@ std::string intervals_panel(const TrainingResult& r) {
 std::string phases_panel(const TrainingResult& r) {
   const CellTable phases = phases_table(r);
   if (phases.rows.size() < 2) return {};
-  return html_section("phases", "Phases", cell_table("Phases, one after the other", phases));
+  return html_section("phases", "Phases", cell_table("The ramp, phase after phase", phases));
 }
 
 std::string train_plans_panel(const TrainingResult& r) {
@@ -283,7 +283,8 @@ std::string train_plans_panel(const TrainingResult& r) {
   if (plans.rows.size() < 2 && r.plans_left_out.empty()) return {};
   std::string title = plans_title(r);
   title.front() = upper_case(title.substr(0, 1)).front();
-  std::string s = plans.rows.size() < 2 ? "" : cell_table(title, plans);
+  std::string s =
+      plans.rows.size() < 2 ? "" : cell_table("The same layout with more or fewer replicas", plans);
   for (const std::string& why : r.plans_left_out) s += note(why);
   return html_section("plans", title, s);
 }
