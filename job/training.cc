@@ -710,7 +710,8 @@ void add_plans(TrainingResult& out, const ScenarioDocument& document, const Job&
     const std::string why =
         gpus % node != 0 ? fmt::format("nodes have {} GPUs", node) : at(gpus / node).why;
     if (!why.empty())
-      out.plans_left_out.push_back(fmt::format("{} GPUs are left out: {}", gpus, why));
+      out.plans_left_out.push_back(fmt::format(
+          "{} left out: {}", gpus == 1 ? "1 GPU is" : fmt::format("{} GPUs are", gpus), why));
   }
   out.wanted_days = options.days;
   if (options.days) {

@@ -61,7 +61,7 @@ def _named(scenarios):
 _SCENARIO_KEYS = ("model", "cluster", "extends")
 
 #: How names of files end that are scenarios or become some: no preset's name ends so.
-_FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".log", ".out", ".txt")
+_FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".slurm", ".sbatch", ".bash", ".args", ".log", ".out", ".txt")
 
 
 def _is_named_cases(scenarios):

@@ -20,8 +20,6 @@ namespace stepcast {
 std::string training_text(const TrainingResult& result, const TextStyle& style = {});
 std::string training_json(const TrainingResult& result, std::string_view version);
 
-// Where the wall time goes, as text and report show it; parts of nothing are left out but the
-// first.
 enum class TrainingPart : uint8_t {
   useful,
   slow_ranks,
@@ -31,6 +29,9 @@ enum class TrainingPart : uint8_t {
   restart,
   wait
 };
+
+// Where the wall time goes, as text and report show it; parts of nothing are left out but the
+// first.
 struct WaterfallLine {
   TrainingPart part{};
   std::string_view name;  // "redo"

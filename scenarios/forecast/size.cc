@@ -401,7 +401,7 @@ void find_smallest(const Subject& subject, const Scenario& own, int64_t most_gpu
   const bool alone = own.model.encoder_layers == 0 && !own.model.bidirectional &&
                      own.model.index_topk == 0 && own.model.compressions.empty() &&
                      !has_recurrent_layers(own.model);
-  if (!alone) return;  // no forward alone of these (resolve/layout.cc)
+  if (!alone) return;  // no forward alone of these (resolve/limits.cc)
   for (const auto& [weights, bytes] :
        std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
     SizedInference inference{weights, bytes, {}};

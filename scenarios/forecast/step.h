@@ -149,9 +149,8 @@ bool fits(const LoweredStep& step);
 
 // How many times as large all tensors could be for the step to fit still, to a hundredth: `least`
 // if it would not fit even then, `most` if it would.  That may be more than usable / reserved, for
-// where room is short the allocator gives free segments back.  `jobs`:
-// threads; the answer is the same for any number.  REQUIRES: memory = memory_of(scenario, graph);
-// 0 < least <= most.
+// where room is short the allocator gives free segments back.  `jobs`: threads; the answer is the
+// same for any number.  REQUIRES: memory = memory_of(scenario, graph); 0 < least <= most.
 double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
                     double least, double most, int jobs = 1);
 

@@ -103,7 +103,7 @@ void accelerate_fsdp(Importing& i) {
                      i.a.origin("fsdp_config.fsdp_version", "Accelerate's default: FSDP 1"));
     const char* reshard = "fsdp_config.fsdp_reshard_after_forward";
     const std::string word = lower_case(i.a.word(reshard));
-    if (keeps || word == "false" || word == "shard_grad_op")
+    if (keeps || truth(word) == false || word == "shard_grad_op")
       i.draft.set("parallel.reshard_after_forward", false, i.a.origin(keeps ? name : reshard));
     const char* copies = "parallelism_config.parallelism_config_dp_replicate_size";
     if (i.a.given(copies) && degree(i, copies) > 1)

@@ -221,9 +221,9 @@ void axolotl_optimizer(Importing& i) {
 void axolotl_recompute(Importing& i) {
   const char* name = "gradient_checkpointing";
   const std::string word = lower_case(i.a.word(name, "false"));
-  if (word == "false") return;
+  if (truth(word) == false) return;
   i.draft.set_text("recompute.granularity", "full", i.a.origin(name));
-  if (word != "true") i.draft.left_out(i.a.why(name) + " (to the host's memory)");
+  if (truth(word) != true) i.draft.left_out(i.a.why(name) + " (to the host's memory)");
 }
 
 void axolotl_kernels(Importing& i) {

@@ -149,9 +149,7 @@ class NemoFile {
            a.value.text == "???" || a.value.text.find("${") != std::string::npos;
   }
 
-  static bool is_off(const Argument& a) {
-    return is_null(a) || a.value.text == "False" || a.value.text == "false";
-  }
+  static bool is_off(const Argument& a) { return is_null(a) || truth(a.value.text) == false; }
 
   bool has(std::string_view name) const { return names_.contains(name); }
 
@@ -219,12 +217,12 @@ class NemoFile {
     }
     if (n == "model.transformer_engine" || n == "model.mcore_gpt" || n == "model.mcore_bert" ||
         n == "model.mcore_t5") {
-      (v == "True" || v == "true" ? engine_ : own_layers_) = a;
+      (truth(v) == true ? engine_ : own_layers_) = a;
       ignore(a);
       return true;
     }
     if (n == "model.fp8") {
-      if (v == "True" || v == "true") add_word("fp8", "hybrid", a);
+      if (truth(v) == true) add_word("fp8", "hybrid", a);
       return true;
     }
     if (n == "model.activations_checkpoint_num_layers") {  // 0: whatever the method's default is
@@ -237,11 +235,11 @@ class NemoFile {
       return true;
     }
     if (n == "model.mcore_customization_config.parallel_attention") {
-      if (v == "True" || v == "true") parallel_ = a;
+      if (truth(v) == true) parallel_ = a;
       return true;
     }
     if (n == "model.mcore_customization_config.new_decoder_architecture") {
-      two_norms_ = v == "True" || v == "true";
+      two_norms_ = truth(v) == true;
       return true;
     }
     if (n == "model.fsdp_sharding_strategy") {  // NLPFSDPStrategy in nlp/parts/nlp_overrides.py
@@ -251,7 +249,7 @@ class NemoFile {
       return true;
     }
     if (n == "model.fsdp") {
-      if (v == "True" || v == "true") add_word("use_torch_fsdp2", "true", a);
+      if (truth(v) == true) add_word("use_torch_fsdp2", "true", a);
       return true;
     }
     if (n == "model.position_embedding_type") {

@@ -231,7 +231,6 @@ TEST(Train, CausesHaveTimesOfTheirOwn) {
   EXPECT_GE(*r.spares_for_99, 1);
 }
 
-// Every thousand steps are so many pauses, whatever the steps of a ramp take.
 TEST(Train, APhaseMayLeaveTheBatchAsItIs) {
   const TrainingResult r =
       trained({{"job.tokens", "1T"}, {"job.rampup", "[{tokens: 10B, batch: null, seq: null}]"}});
@@ -240,6 +239,7 @@ TEST(Train, APhaseMayLeaveTheBatchAsItIs) {
   EXPECT_EQ(r.phases.front().seq, r.phases.back().seq);
 }
 
+// Every thousand steps are so many pauses, whatever the steps of a ramp take.
 TEST(Train, OfARampStepsAreCountedNotTimes) {
   const TrainingResult r = trained({{"job.tokens", "1T"},
                                     {"job.failures.mtbf", "100d"},

@@ -489,6 +489,15 @@ class SlurmRequest {
     Count nodes = asked_nodes;
     if (!nodes) nodes = quotient(all_tasks, tasks_each);
     if (!nodes) nodes = quotient(all, each);
+    // So many a node are the most that it takes: more in all take more nodes, of a range that is
+    // asked for; fewer leave some of each node idle.
+    const int64_t room = each.n && nodes.n ? *each.n * *nodes.n : 0;
+    if (all.n && room > 0 && *all.n > room) {
+      if (const Count more = quotient(all, each)) nodes = more;
+    } else if (all.n && *all.n < room) {
+      each = quotient(all, nodes);
+      if (!each) nodes = {};
+    }
 
     std::vector<ShellArgument> said;
     const auto say = [&](const char* name, const Count& count) {

@@ -936,7 +936,16 @@ TEST(ImportAxolotl, AFormatIsSwitchedOnInAnySpellingOfYaml) {
     };
     EXPECT_EQ(preset(std::string("bf16: ") + on + "\n"), "bf16-mixed") << on;
     EXPECT_EQ(preset(std::string("bf16: no\nfp16: ") + on + "\n"), "fp16-mixed") << on;
+    const ImportedRun full =
+        import_run(axolotl(std::string("gradient_checkpointing: ") + on + "\n"));
+    EXPECT_EQ(value_of(full, "recompute.granularity"), "full") << on;
+    EXPECT_THAT(notes(full), Not(HasSubstr("gradient_checkpointing"))) << on;
   }
+  for (const char* off : {"false", "no", "Off"})
+    EXPECT_EQ(value_of(import_run(axolotl(std::string("gradient_checkpointing: ") + off + "\n")),
+                       "recompute.granularity"),
+              "")
+        << off;
 }
 
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {

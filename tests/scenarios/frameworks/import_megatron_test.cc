@@ -810,6 +810,25 @@ TEST(ImportMegatron, SlurmsTotalsOverWhatANodeHasAreItsNodes) {
   EXPECT_EQ(imported("megatron-args", "srun -N 3 -G 16 python" + sizes).gpus, 16);
 }
 
+// Of tasks so many a node are the most that it takes, and the total decides.
+TEST(ImportMegatron, SlurmsTotalDecidesBesideNodesAndWhatTheyTake) {
+  const std::string sizes =
+      " pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 5760 --vocab-size 1000\n";
+  for (const auto& [asked, gpus] :
+       {std::pair{"srun -N 4 -n 16 --ntasks-per-node=8 --gres=gpu:8 python", 16},
+        {"srun -N 4 -n 10 --gres=gpu:8 python", 10},
+        {"srun -N 2 -n 12 --ntasks-per-node=8 python", 12},
+        {"#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n"
+         "srun -n 16 python",
+         16},
+        {"#SBATCH --nodes=4-8\n#SBATCH -n 64\n#SBATCH --ntasks-per-node=8\nsrun python", 64},
+        {"#SBATCH -N 2-4\n#SBATCH -G 32\n#SBATCH --gpus-per-node=8\nsrun python", 32}})
+    EXPECT_THAT(imported("megatron-args", asked + sizes).scenario,
+                HasSubstr(fmt::format("# {} GPUs: ", gpus)))
+        << asked;
+}
+
 TEST(ImportMegatron, SlurmsRangesOfNodesCountWithTheirLeast) {
   const std::string program =
       " python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
