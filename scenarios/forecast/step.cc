@@ -159,7 +159,8 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
 
 }  // namespace
 
-// The allocator of each role, replayed.  (Of no anonymous namespace: MemoryTraces has one.)
+// The allocator of each role, replayed.  It is not in the anonymous namespace because a part of
+// MemoryTraces, which the header declares, is of this type.
 class Reservations {
  public:
   Reservations(const Scenario& scenario, const OpGraph& graph)

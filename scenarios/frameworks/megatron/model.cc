@@ -120,15 +120,12 @@ class ModelDraft {
     const bool experts = a_.whole("num_experts", 0) > 1;
     draft_.set_text("model.model_type", experts ? "qwen3_next" : "qwen3_5_text",
                     a_.origin(variant));
-    const auto set = [&](const char* name, const char* key, int64_t fallback) {
-      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
-    };
     // TransformerConfig's defaults.
-    set("linear_conv_kernel_dim", "model.linear_conv_kernel_dim", 4);
-    set("linear_key_head_dim", "model.linear_key_head_dim", 128);
-    set("linear_value_head_dim", "model.linear_value_head_dim", 128);
-    set("linear_num_key_heads", "model.linear_num_key_heads", 16);
-    set("linear_num_value_heads", "model.linear_num_value_heads", 32);
+    set_whole("linear_conv_kernel_dim", "model.linear_conv_kernel_dim", 4);
+    set_whole("linear_key_head_dim", "model.linear_key_head_dim", 128);
+    set_whole("linear_value_head_dim", "model.linear_value_head_dim", 128);
+    set_whole("linear_num_key_heads", "model.linear_num_key_heads", 16);
+    set_whole("linear_num_value_heads", "model.linear_num_value_heads", 32);
     draft_.set("model.use_qk_norm", a_.flag("qk_layernorm"), given_or_default("qk_layernorm"));
     if (!experts) return;
     draft_.set("model.shared_expert_intermediate_size",
@@ -188,17 +185,14 @@ class ModelDraft {
   void write_hybrid() {
     draft_.set_text("model.hybrid_override_pattern", hybrid_->layers, hybrid_->why);
     const int64_t head = a_.whole("mamba_head_dim", 64);
-    const auto set = [&](const char* name, const char* key, int64_t fallback) {
-      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
-    };
     draft_.set("model.mamba_head_dim", head, given_or_default("mamba_head_dim"));
     if (a_.given("mamba_num_heads"))
       copy("mamba_num_heads", "model.mamba_num_heads");
     else if (head > 0)
       draft_.set("model.mamba_num_heads", 2 * hidden_ / head,
                  "Megatron's default: 2 x --hidden-size / --mamba-head-dim");
-    set("mamba_num_groups", "model.n_groups", 8);
-    set("mamba_state_dim", "model.ssm_state_size", 128);
+    set_whole("mamba_num_groups", "model.n_groups", 8);
+    set_whole("mamba_state_dim", "model.ssm_state_size", 128);
     draft_.set("model.moe_latent_size", a_.whole("moe_latent_size", 0),
                given_or_default("moe_latent_size"));
     if (!hybrid_->prediction.empty()) {
@@ -465,16 +459,18 @@ class ModelDraft {
     return {};
   }
 
+  // A whole number, or Megatron's default for it.
+  void set_whole(const char* name, const char* key, int64_t fallback) {
+    draft_.set(key, a_.whole(name, fallback), given_or_default(name));
+  }
+
   void write_latent_attention() {
     if (!a_.flag("multi_latent_attention")) return;
-    const auto set = [&](const char* name, const char* key, int64_t fallback) {
-      draft_.set(key, a_.whole(name, fallback), given_or_default(name));
-    };
-    set("q_lora_rank", "model.q_lora_rank", 0);
-    set("kv_lora_rank", "model.kv_lora_rank", 32);
-    set("qk_head_dim", "model.qk_nope_head_dim", 128);
-    set("qk_pos_emb_head_dim", "model.qk_rope_head_dim", 64);
-    set("v_head_dim", "model.v_head_dim", 128);
+    set_whole("q_lora_rank", "model.q_lora_rank", 0);
+    set_whole("kv_lora_rank", "model.kv_lora_rank", 32);
+    set_whole("qk_head_dim", "model.qk_nope_head_dim", 128);
+    set_whole("qk_pos_emb_head_dim", "model.qk_rope_head_dim", 64);
+    set_whole("v_head_dim", "model.v_head_dim", 128);
   }
 
   void write_experts() {

@@ -491,10 +491,10 @@ class SlurmRequest {
     if (!nodes) nodes = quotient(all, each);
     // So many a node are the most that it takes: more in all take more nodes, of a range that is
     // asked for; fewer leave some of each node idle.
-    const int64_t room = each.n && nodes.n ? *each.n * *nodes.n : 0;
-    if (all.n && room > 0 && *all.n > room) {
+    const Count room = product(each, nodes);
+    if (all.n && room.n && *all.n > *room.n) {
       if (const Count more = quotient(all, each)) nodes = more;
-    } else if (all.n && *all.n < room) {
+    } else if (all.n && room.n && *all.n < *room.n) {
       each = quotient(all, nodes);
       if (!each) nodes = {};
     }

@@ -827,6 +827,10 @@ TEST(ImportMegatron, SlurmsTotalDecidesBesideNodesAndWhatTheyTake) {
     EXPECT_THAT(imported("megatron-args", asked + sizes).scenario,
                 HasSubstr(fmt::format("# {} GPUs: ", gpus)))
         << asked;
+  // More than can be counted is refused, and reckoned with by nobody.
+  const std::string huge =
+      "srun -N 9000000000000000000 -n 16 --ntasks-per-node=9000000000000000000";
+  EXPECT_NE(import_failure("megatron-args", huge + " python" + sizes).codes, "");
 }
 
 TEST(ImportMegatron, SlurmsRangesOfNodesCountWithTheirLeast) {
