@@ -846,12 +846,10 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
   if (options.fold && !lanes.jitter) folded = fold_lanes(lanes, true);
   if (folded && contention::are_equal(*folded) && !(options.record && options.ops) &&
       (compute != kNominal || communication != kNominal)) {
-    if (!options.record) {
-      std::optional<ContentionResult> lone =
-          contention::run_lone_passes(graph, prices, static_cast<int64_t>(folded->of.size()),
-                                      compute, communication, options.merge, passes);
-      if (lone) return *std::move(lone);
-    }
+    std::optional<ContentionResult> lone =
+        contention::run_lone_passes(graph, prices, static_cast<int64_t>(folded->of.size()), compute,
+                                    communication, options.merge, options.record, passes);
+    if (lone) return *std::move(lone);
     return contention::run_equal_ranks(graph, prices, *folded, compute, communication,
                                        options.merge, options.record);
   }

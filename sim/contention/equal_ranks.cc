@@ -59,6 +59,9 @@ int64_t time_for(Units left, int64_t rate) {
   return time > kLongestLaneTime ? kLongestLaneTime + 1 : static_cast<int64_t>(time);
 }
 
+// A collective of before a lone pass, which nothing in it can wait for.
+constexpr StragglerWait kBeforeThePass{-1, -1, -1, -1};
+
 class EqualRanks {
  public:
   EqualRanks(const OpGraph& graph, const Prices& prices, int64_t given, int64_t slow_compute,
@@ -93,6 +96,7 @@ class EqualRanks {
     role.host.front() = begin.host;
     role.exact = begin.over >= 0;
     if (role.exact) role.over = begin.over;
+    role.straggler.fill(kBeforeThePass);
     run_all();
     LonePassEnd end;
     end.time = role.time;
@@ -101,6 +105,13 @@ class EqualRanks {
     end.collectives = shared_ops_;
     end.launch_mattered = role.launch_mattered;
     end.host_forgotten = role.launch_mattered && role.last_late < last_aligned_;
+    if (!recorder_) return end;
+    for (uint32_t spend = 0; spend < kSpends; ++spend)
+      if (const int64_t time = recorder_->booked(0)[spend]; time != 0)
+        end.booked.emplace_back(static_cast<Spend>(spend), time);
+    for (uint32_t stream = 0; stream < kStreams; ++stream)
+      if (role.straggler[stream].begin != kBeforeThePass.begin)
+        end.last_collective.emplace_back(stream, role.straggler[stream]);
     return end;
   }
 
@@ -1180,8 +1191,8 @@ ContentionResult run_equal_ranks(const OpGraph& graph, const Prices& prices,
 
 LonePassEnd run_lone_pass(const OpGraph& graph, const Prices& prices, const LonePassBegin& begin,
                           int64_t slow_compute, int64_t slow_communication, bool merge,
-                          uint32_t aligned) {
-  return equal::EqualRanks(graph, prices, 1, slow_compute, slow_communication, merge, false)
+                          uint32_t aligned, bool record) {
+  return equal::EqualRanks(graph, prices, 1, slow_compute, slow_communication, merge, record)
       .run_lone_pass(begin, aligned);
 }
 

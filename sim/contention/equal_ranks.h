@@ -5,8 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "sim/contention/contention.h"
+#include "sim/graph/spend.h"
+#include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
 
 namespace stepcast::contention {
@@ -41,6 +45,11 @@ struct LonePassEnd {
   bool launch_mattered = false;
   // If so, before the last one of the `aligned` collectives alone.
   bool host_forgotten = false;
+
+  // Where it is recorded: what the compute stream stood still for, and the last collective of each
+  // stream that has any.
+  std::vector<std::pair<Spend, int64_t>> booked;
+  std::vector<std::pair<uint32_t, StragglerWait>> last_collective;
 };
 
 // `aligned`: ops of the pass from the first on up to where compute and collectives are never on at
@@ -48,6 +57,6 @@ struct LonePassEnd {
 // run_contended().
 LonePassEnd run_lone_pass(const OpGraph& graph, const Prices& prices, const LonePassBegin& begin,
                           int64_t slow_compute, int64_t slow_communication, bool merge,
-                          uint32_t aligned = 0);
+                          uint32_t aligned = 0, bool record = false);
 
 }  // namespace stepcast::contention

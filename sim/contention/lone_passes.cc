@@ -13,6 +13,10 @@
 // A pass may begin in different ways (LonePassBegin).  The host may come late to it, and then how
 // late matters; if not, any earlier moment of the host does as well.  And compute that goes on from
 // the pass before without a break keeps the fraction of 1/4096 ps.
+//
+// Recorded, the row also has what the pass stood still for, 0.3 beside the all-gather and 0.2
+// longer for its sake, which is booked each time; what lies between passes is written down as the
+// engine of equal ranks does.
 #include "sim/contention/lone_passes.h"
 
 #include <algorithm>
@@ -47,6 +51,9 @@ void LonePassCache::make_room() {
   for (Kept& kept : kept_) {
     if (kept.known.size() > kMostBegins) kept.known = {};
     bytes += kept.key.capacity() * sizeof(int64_t) + kept.known.capacity() * sizeof(kept.known[0]);
+    for (const auto& [begin, end] : kept.known)
+      bytes += end.booked.capacity() * sizeof(end.booked[0]) +
+               end.last_collective.capacity() * sizeof(end.last_collective[0]);
   }
   if (kept_.size() < kMostKept && bytes < kMostBytes) return;
   by_hash_.clear();
@@ -77,7 +84,14 @@ struct LonePass {
   std::array<bool, kStreams> loose{};  // nobody on the compute stream waits for the last op of it
   int64_t launch = 0;                  // what the host takes for it
   int64_t ops = 0;
+  int64_t busy = 0;  // ps of its compute stream alone; of the record
   LonePassCache::Known* known = nullptr;
+};
+
+// Where a stream has been recorded.
+struct LoneEvent {
+  int64_t time = kUnset;  // kUnset: not recorded
+  StragglerWait last_collective;
 };
 
 struct LoneRole {
@@ -86,20 +100,25 @@ struct LoneRole {
   int64_t over = -1;  // as in LonePassBegin
   int64_t first_start = kUnset;
   uint32_t item = 0;
-  int64_t ops = 0;              // run
-  std::vector<int64_t> events;  // kUnset: not recorded
+  int64_t ops = 0;  // run
+  std::vector<LoneEvent> events;
+
+  // Of the record.
+  std::array<StragglerWait, kStreams> last_collective{};
+  int64_t busy = 0;
 };
 
 struct LoneMeeting {
   int64_t begin = kUnset;
   uint32_t posts = 0;
   uint32_t sleepers = kNobody;
+  uint32_t last_role = 0, last_item = 0;  // of the record: the post that let it begin
 };
 
 class LonePasses {
  public:
   LonePasses(const OpGraph& graph, const Prices& prices, int64_t given, int64_t slow_compute,
-             int64_t slow_communication, bool merge, LonePassCache& cache)
+             int64_t slow_communication, bool merge, bool record, LonePassCache& cache)
       : graph_(graph),
         prices_(prices),
         given_(given),
@@ -113,6 +132,7 @@ class LonePasses {
         meetings_(graph.rendezvous.size()),
         queue_(graph.roles.size()) {
     for (int64_t& time : launches_) time <<= kLaneFractionBits;
+    if (record) recorder_.emplace(graph, Record::account);
     cache_.make_room();
     for (const RoleOps& role : graph.roles) check(role);
   }
@@ -134,6 +154,8 @@ class LonePasses {
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
       const auto s = static_cast<size_t>(pass.ops[i].stream);
       lone.launch += launches_[static_cast<size_t>(pass.ops[i].launch)];
+      if (s == kCompute)
+        lone.busy += prices_.by_work[static_cast<size_t>(pass.ops[i].work)].time.count();
       last[s] = i;
       if (std::exchange(lone.uses[s], true) || s == kCompute) continue;
       lone.begins[s] = std::ranges::none_of(pass.waits.of(i), [&](const Wait& w) {
@@ -150,15 +172,17 @@ class LonePasses {
     return lone;
   }
 
-  // All that the engine reads of a pass where nothing is recorded.
+  // All that the engine reads of a pass; where it is recorded also what waits are booked as.
   const std::vector<int64_t>& key_of(const Pass& pass) {
-    key_.assign({slow_compute_, slow_communication_, merge_ ? 1 : 0, std::ssize(pass.ops)});
+    key_.assign({slow_compute_, slow_communication_, merge_ ? 1 : 0, recorder_ ? 1 : 0,
+                 std::ssize(pass.ops)});
     for (const Op& op : pass.ops) {
       const auto work = static_cast<size_t>(op.work);
+      const Work& done = graph_.works[work];
       key_.push_back(prices_.by_work[work].time.count());
       key_.push_back(launches_[static_cast<size_t>(op.launch)]);
-      key_.push_back(2 * static_cast<int64_t>(op.stream) +
-                     (is_communication(graph_.works[work].kind) ? 1 : 0));
+      key_.push_back(2 * static_cast<int64_t>(op.stream) + (is_communication(done.kind) ? 1 : 0));
+      if (recorder_) key_.push_back(static_cast<int64_t>(spend_of(done, op.phase)));
     }
     for (const Wait& w : pass.waits.all()) {
       key_.push_back(w.delay.count());
@@ -205,22 +229,30 @@ class LonePasses {
   void advance(uint32_t r) {
     LoneRole& role = roles_[r];
     const std::vector<Item>& items = graph_.roles[r].items;
-    for (; role.item < items.size(); ++role.item)
-      if (!execute(r, role, items[role.item])) return;
+    for (; role.item < items.size(); ++role.item) {
+      const Item& item = items[role.item];
+      const int64_t begin = role.time[kCompute];
+      if (!execute(r, role, item)) return;
+      if (recorder_) recorder_->item(r, item, begin, role.time[kCompute]);
+    }
   }
 
   // False if the item has to be tried again later.
   bool execute(uint32_t r, LoneRole& role, const Item& item) {
     int64_t& stream = role.time[static_cast<size_t>(item.stream)];
     switch (item.kind) {
-      case ItemKind::pass: run_pass(role, item); return true;
-      case ItemKind::post: post(role, item); return true;
+      case ItemKind::pass: run_pass(r, role, item); return true;
+      case ItemKind::post: post(r, role, item); return true;
       case ItemKind::join: return join(r, role, item);
-      case ItemKind::record: event(role, item) = stream; return true;
+      case ItemKind::record:
+        event(role, item) = {stream, role.last_collective[static_cast<size_t>(item.stream)]};
+        return true;
       case ItemKind::wait: {
-        const int64_t until = event(role, item);
-        if (until < stream) return true;
-        stream = until;
+        const LoneEvent& awaited = event(role, item);
+        if (awaited.time < stream) return true;
+        if (recorder_ && item.stream == Stream::compute)
+          recorder_->event_wait(r, item, role.item, stream, awaited.time, awaited.last_collective);
+        stream = awaited.time;
         if (item.stream == Stream::compute) role.over = -1;
         return true;
       }
@@ -229,17 +261,22 @@ class LonePasses {
     return true;
   }
 
-  static int64_t& event(LoneRole& role, const Item& item) {
-    if (role.events.size() <= item.event) role.events.resize(size_t{item.event} + 1, kUnset);
+  static LoneEvent& event(LoneRole& role, const Item& item) {
+    if (role.events.size() <= item.event) role.events.resize(size_t{item.event} + 1);
     return role.events[item.event];
   }
 
-  void post(LoneRole& role, const Item& item) {
+  void post(uint32_t r, LoneRole& role, const Item& item) {
     const auto id = static_cast<size_t>(item.rendezvous);
     const Rendezvous& rendezvous = graph_.rendezvous[id];
     role.host = later(role.host, launches_[static_cast<size_t>(rendezvous.launch)]);
     LoneMeeting& meeting = meetings_[id];
-    meeting.begin = std::max({meeting.begin, role.time[kCompute], role.host});
+    const int64_t ready = std::max(role.time[kCompute], role.host);
+    if (ready > meeting.begin || (ready == meeting.begin && r < meeting.last_role)) {
+      meeting.begin = ready;
+      meeting.last_role = r;
+      meeting.last_item = role.item;
+    }
     shared_ops_ += given_;
     if (++meeting.posts == rendezvous.parties) queue_.wake(meeting.sleepers);
   }
@@ -255,6 +292,11 @@ class LonePasses {
     const int64_t ps = prices_.by_work[static_cast<size_t>(rendezvous.work)].time.count();
     if (ps > kLongestLaneTime / kNominal) throw NotLone();
     const int64_t end = later(meeting.begin, ps * kNominal);
+    if (recorder_) {
+      recorder_->rendezvous_wait(r, item, role.item, role.time[kCompute], end, {});
+      recorder_->timeline.rendezvous[id] = {to_time(meeting.begin), to_time(end), meeting.last_role,
+                                            meeting.last_item, Time{}};
+    }
     if (item.host_waits) role.host = std::max(role.host, end);
     if (end < role.time[kCompute]) return true;
     role.time[kCompute] = end;
@@ -262,7 +304,7 @@ class LonePasses {
     return true;
   }
 
-  void run_pass(LoneRole& role, const Item& item) {
+  void run_pass(uint32_t r, LoneRole& role, const Item& item) {
     const int64_t begin = role.time[kCompute];
     LonePass& pass = pass_of(item);
     for (size_t s = 0; s < kStreams; ++s)
@@ -277,6 +319,12 @@ class LonePasses {
     if (role.first_start == kUnset && end.first_start != kUnset)
       role.first_start = begin + end.first_start;
     shared_ops_ += end.collectives * given_;
+    if (!recorder_) return;
+    role.busy += pass.busy;
+    for (const auto& [spend, time] : end.booked) recorder_->book(r, spend, time);
+    for (const auto& [stream, wait] : end.last_collective)
+      role.last_collective[stream] = {wait.ready + begin, wait.begin + begin,
+                                      wait.alone_end + begin, wait.end + begin};
   }
 
   const LonePassEnd& end_of(const Item& item, LonePass& pass, const LonePassBegin& begin) {
@@ -291,7 +339,7 @@ class LonePasses {
     prepare_alone(graph_.passes[static_cast<size_t>(item.pass)]);
     return pass.known
         ->emplace_back(begin, run_lone_pass(alone_, prices_, begin, slow_compute_,
-                                            slow_communication_, merge_))
+                                            slow_communication_, merge_, 0, recorder_.has_value()))
         .second;
   }
 
@@ -328,7 +376,21 @@ class LonePasses {
     }
     lanes.makespan = to_time(std::max<int64_t>(last, 0));
     out.shared_ops = shared_ops_;
+    if (recorder_) finish_record(lanes);
     return out;
+  }
+
+  void finish_record(LaneResult& lanes) {
+    Timeline& timeline = recorder_->timeline;
+    for (uint32_t r = 0; r < roles_.size(); ++r) {
+      const LoneRole& role = roles_[r];
+      recorder_->finish_role(r, role.first_start == kUnset ? 0 : role.first_start,
+                             role.time[kCompute], *std::ranges::max_element(role.time), role.busy);
+      timeline.rank_ops += role.ops;
+    }
+    timeline.makespan = lanes.makespan;
+    timeline.span = lanes.span;
+    lanes.timeline = std::move(timeline);
   }
 
   const OpGraph& graph_;
@@ -345,6 +407,7 @@ class LonePasses {
   std::vector<LonePass> passes_;
   std::vector<LoneRole> roles_;
   std::vector<LoneMeeting> meetings_;
+  std::optional<LaneRecorder> recorder_;
   RoleQueue queue_;
   OpGraph alone_;  // of the pass that is run by itself
   int64_t shared_ops_ = 0;
@@ -356,11 +419,11 @@ class LonePasses {
 
 std::optional<ContentionResult> run_lone_passes(const OpGraph& graph, const Prices& prices,
                                                 int64_t given, int64_t slow_compute,
-                                                int64_t slow_communication, bool merge,
+                                                int64_t slow_communication, bool merge, bool record,
                                                 LonePassCache* cache) {
   try {
     LonePassCache own;
-    return lone::LonePasses(graph, prices, given, slow_compute, slow_communication, merge,
+    return lone::LonePasses(graph, prices, given, slow_compute, slow_communication, merge, record,
                             cache != nullptr ? *cache : own)
         .run();
   } catch (const lone::NotLone&) {

@@ -18,7 +18,9 @@
 #include "sim/contention/contention.h"
 #include "sim/contention/lone_passes.h"
 #include "sim/engine/run.h"
+#include "sim/lanes/lane_speeds.h"
 #include "tests/random_cases.h"
+#include "tests/scenarios/forecast/contended_steps.h"
 #include "tests/scenarios/forecast/random_layouts.h"
 
 namespace stepcast::lone_passes_test {
@@ -26,30 +28,19 @@ namespace {
 
 using stepcast::testing::RandomLayouts;
 
-// What differs between the step of lone passes and that of the engine.
-std::string difference(const ContentionResult& got, const ContentionResult& want) {
-  std::string out;
-  const LaneResult &a = got.lanes, &b = want.lanes;
-  if (a.end != b.end) out += "ends ";
-  if (a.makespan != b.makespan) out += "makespan ";
-  if (a.span != b.span) out += "span ";
-  if (a.rank_ops != b.rank_ops) out += "rank_ops ";
-  if (a.last_role != b.last_role) out += "last_role ";
-  if (got.shared_ops != want.shared_ops) out += "shared_ops ";
-  return out;
-}
-
 std::optional<ContentionResult> lone(const PricedStep& step, int64_t compute, int64_t communication,
-                                     bool merge = true) {
-  return contention::run_lone_passes(step.graph, step.prices, 1, compute, communication, merge);
+                                     bool merge = true, bool record = true,
+                                     LonePassCache* cache = nullptr) {
+  return contention::run_lone_passes(step.graph, step.prices, 1, compute, communication, merge,
+                                     record, cache);
 }
 
-ContentionResult plain(const PricedStep& step, int64_t compute, int64_t communication) {
-  LaneSet lanes;
-  lanes.digits = {{Axis::tp, 1}};
-  const Interference factors{static_cast<double>(compute) / kNominal,
-                             static_cast<double>(communication) / kNominal};
-  return run_contended(step.graph, step.prices, lanes, {}, factors, {.fold = false});
+ContentionResult plain(const PricedStep& step, int64_t compute, int64_t communication,
+                       bool record = true) {
+  return testing::run_every_op(
+      step,
+      {static_cast<double>(compute) / kNominal, static_cast<double>(communication) / kNominal},
+      record);
 }
 
 TEST(LonePasses, TakeAsLongAsBesideEverythingElse) {
@@ -67,12 +58,13 @@ TEST(LonePasses, TakeAsLongAsBesideEverythingElse) {
     for (Time& t : step->prices.by_launch) t *= slower;
     const int64_t compute = kNominal + static_cast<int64_t>(random() % 3 * (random() % 2000));
     const int64_t communication = kNominal + 1 + static_cast<int64_t>(random() % 4000);
-    const bool merge = random() % 4 > 0;
+    const bool merge = random() % 4 > 0, record = random() % 3 > 0;
     std::optional<ContentionResult> got;
     try {
-      got = lone(*step, compute, communication, merge);
+      got = lone(*step, compute, communication, merge, record);
       if (!got) continue;
-      ASSERT_EQ(difference(*got, plain(*step, compute, communication)), "")
+      const ContentionResult want = plain(*step, compute, communication, record);
+      ASSERT_EQ(testing::difference_of(*step, *got, want), "")
           << s.schedule.name << ", layout " << i;
     } catch (const Deadlock&) {
       ASSERT_FALSE(got) << s.schedule.name << ", layout " << i;
@@ -104,7 +96,8 @@ TEST(LonePasses, AreThoseOfPipelinesThatExchangeBetweenPasses) {
     const PricedStep step = priced(s);
     const auto got = lone(step, kCompute, kCommunication);
     ASSERT_TRUE(got) << rest;
-    EXPECT_EQ(difference(*got, plain(step, kCompute, kCommunication)), "") << rest;
+    EXPECT_EQ(testing::difference_of(step, *got, plain(step, kCompute, kCommunication)), "")
+        << rest;
   }
 }
 
@@ -128,15 +121,17 @@ TEST(LonePasses, AreTheSameWithWhatOtherStepsLeft) {
       PricedStep changed = *step;
       for (Time& t : changed.prices.by_launch) t *= launch;
       for (Price& p : changed.prices.by_work) p.time *= price;
-      const auto kept = contention::run_lone_passes(changed.graph, changed.prices, 1, compute,
-                                                    communication, merge, &cache);
-      const auto fresh = lone(changed, compute, communication, merge);
-      if (!kept || !fresh) continue;  // how many have to be run may decide which engine answers
-      ASSERT_EQ(difference(*kept, *fresh), "") << s.schedule.name << ", layout " << i;
-      ++compared;
+      for (const bool record : {false, true}) {
+        const auto kept = lone(changed, compute, communication, merge, record, &cache);
+        const auto fresh = lone(changed, compute, communication, merge, record);
+        if (!kept || !fresh) continue;  // how many have to be run may decide which engine answers
+        ASSERT_EQ(testing::difference_of(changed, *kept, *fresh), "")
+            << s.schedule.name << ", layout " << i;
+        ++compared;
+      }
     }
   }
-  EXPECT_GT(compared, cases);
+  EXPECT_GT(compared, 2 * cases);
   EXPECT_GT(cache.size(), 0U);
 }
 
@@ -173,7 +168,7 @@ TEST(LonePasses, AreNoneWhereGradientsAreReducedBesidePasses) {
   const PricedStep within = priced(scenario_of(rest + "}\nschedule: 1f1b\n"));
   const auto got = lone(within, kCompute, kCommunication);
   ASSERT_TRUE(got);
-  EXPECT_EQ(difference(*got, plain(within, kCompute, kCommunication)), "");
+  EXPECT_EQ(testing::difference_of(within, *got, plain(within, kCompute, kCommunication)), "");
   EXPECT_FALSE(
       lone(priced(scenario_of(rest + ", vpp: 2}\nschedule: {kind: interleaved, p2p: megatron}\n")),
            kCompute, kCommunication));

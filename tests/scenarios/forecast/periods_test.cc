@@ -3,17 +3,16 @@
 // every one of them.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "scenarios/forecast/step.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/scenario.h"
-#include "sim/account/account.h"
 #include "sim/contention/contention.h"
-#include "sim/graph/program.h"
-#include "sim/random.h"
+#include "sim/lanes/lane_speeds.h"
+#include "tests/scenarios/forecast/contended_steps.h"
 
 namespace stepcast::periods_test {
 namespace {
@@ -22,11 +21,8 @@ PricedStep priced(const Scenario& scenario) {
   return price_step(lower_step(scenario, scenario.schedule), pricing_table(scenario).table);
 }
 
-ContentionResult run(const PricedStep& step, bool fold, const Interference& interference) {
-  LaneSet lanes;
-  lanes.digits = {{Axis::tp, 1}};
-  return run_contended(step.graph, step.prices, lanes, {}, interference,
-                       {.fold = fold, .record = true});
+int64_t whole(double factor) {
+  return static_cast<int64_t>(factor * kNominal + 0.5);
 }
 
 // What differs between the step and that of which every period is run; `left_out`: how many were
@@ -35,30 +31,10 @@ std::string difference(const std::string& text, const Interference& interference
                        int64_t& left_out) {
   const Scenario scenario = load_scenario_text(text, "run.yaml");
   const PricedStep step = priced(scenario);
-  const ContentionResult got = run(step, true, interference);
-  const ContentionResult want = run(step, false, interference);
+  const ContentionResult got = testing::run_as_equal_ranks(step, whole(interference.compute),
+                                                           whole(interference.communication));
   left_out += got.periods_left_out;
-  const Timeline &a = got.lanes.timeline, &b = want.lanes.timeline;
-  std::string out;
-  if (got.lanes.end != want.lanes.end) out += "ends ";
-  if (got.lanes.span != want.lanes.span) out += "span ";
-  if (got.shared_ops != want.shared_ops) out += "shared_ops ";
-  for (size_t r = 0; r < a.roles.size(); ++r) {
-    const RoleTimeline &x = a.roles[r], &y = b.roles[r];
-    const auto same_item = [](const auto& i, const auto& j) {
-      return i.begin == j.begin && i.end == j.end;
-    };
-    if (!std::ranges::equal(x.items, y.items, same_item)) out += "items ";
-    if (x.inside != y.inside) out += "inside ";
-  }
-  const auto same_rendezvous = [](const RendezvousTime& i, const RendezvousTime& j) {
-    return i.begin == j.begin && i.end == j.end && i.last_role == j.last_role &&
-           i.last_item == j.last_item && i.contended == j.contended;
-  };
-  if (!std::ranges::equal(a.rendezvous, b.rendezvous, same_rendezvous)) out += "rendezvous ";
-  const Program program = compile(step.graph, step.prices);
-  if (make_account(program, a).by_role != make_account(program, b).by_role) out += "account ";
-  return out;
+  return testing::difference_of(step, got, testing::run_every_op(step, interference));
 }
 
 std::string scenario_of(const std::string& schedule, int vpp, int microbatches, int micro) {
