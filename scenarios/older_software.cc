@@ -2,8 +2,11 @@
 #include "scenarios/older_software.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "topology/cluster/gpu_architecture.h"
 
@@ -54,15 +57,33 @@ std::optional<std::string_view> older_software(const Value& tree, const Scenario
   return of_2022 ? "megatron-lm-2022" : "megatron-lm-2021";
 }
 
-std::optional<std::string> remark_on_older_software(std::string_view profile, Time today, Time then,
-                                                    bool fits) {
+std::optional<OlderSoftware> compare_with_older_software(std::string_view profile, Time today,
+                                                         Time then, bool fits) {
   const double change = to_seconds(then) / to_seconds(today) - 1;
   if (!(std::abs(change) >= 0.05)) return {};
+  return OlderSoftware{std::string(profile), change, fits};
+}
+
+std::string remark_on_older_software(std::span<const OlderSoftware> steps) {
+  std::set<std::string_view> profiles;
+  for (const OlderSoftware& step : steps) profiles.insert(step.profile);
+  const auto [least, most] = std::ranges::minmax(steps, {}, &OlderSoftware::change);
+  const auto percent = [](double change) { return std::lround(100 * std::abs(change)); };
+  const auto than = [](double change) { return change > 0 ? "longer" : "less"; };
+  std::string changes;
+  if ((least.change > 0) != (most.change > 0))
+    changes = fmt::format("{} % {} to ", percent(least.change), than(least.change));
+  else if (percent(least.change) != percent(most.change))
+    changes = fmt::format("{} to ", percent(least.change));
+  const auto lost = std::ranges::count(steps, false, &OlderSoftware::fits);
   return fmt::format(
       "no software is named, so it is today's; with that of the years when these GPUs were new "
-      "(software: {}) the step takes {:.0f} % {}{}",
-      profile, 100 * std::abs(change), change > 0 ? "longer" : "less",
-      fits ? "" : " and does not fit");
+      "(software: {}) the step takes {}{} % {}{}",
+      fmt::join(profiles, " or "), changes, percent(most.change), than(most.change),
+      lost == 0 ? ""
+      : lost == std::ssize(steps)
+          ? " and does not fit"
+          : fmt::format(" and does not fit in {} of {}", lost, steps.size()));
 }
 
 }  // namespace stepcast

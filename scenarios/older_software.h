@@ -5,11 +5,13 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
+#include "sim/results/result.h"
 
 namespace stepcast {
 
@@ -18,9 +20,12 @@ namespace stepcast {
 // than that software had.  `tree` is the scenario as written.
 std::optional<std::string_view> older_software(const Value& tree, const Scenario& scenario);
 
-// A sentence that says how much longer or shorter the step is with the profile; std::nullopt if it
-// is by less than a twentieth.  `fits`: in memory, with the profile.
-std::optional<std::string> remark_on_older_software(std::string_view profile, Time today, Time then,
-                                                    bool fits);
+// What the step is with the profile, which takes `then`; std::nullopt if that differs by less than
+// a twentieth.  `fits`: in memory, with the profile.
+std::optional<OlderSoftware> compare_with_older_software(std::string_view profile, Time today,
+                                                         Time then, bool fits);
+
+// A sentence that says so of one step, or of several at once.  REQUIRES: at least one.
+std::string remark_on_older_software(std::span<const OlderSoftware> steps);
 
 }  // namespace stepcast

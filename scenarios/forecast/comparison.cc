@@ -15,6 +15,7 @@
 
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/make_schedule.h"
+#include "scenarios/older_software.h"
 #include "sim/for_each_item.h"
 #include "sim/graph/op_graph.h"
 
@@ -154,6 +155,7 @@ ForecastOptions options_of_cases(bool record, MadeLists& lists) {
   options.what_if = false;
   options.trace = record;
   options.lists = &lists;
+  options.remark_on_older_software = false;
   return options;
 }
 
@@ -311,17 +313,28 @@ void note_baseline(const CompareOptions& options, std::span<const Case> cases,
 std::vector<std::string> remarks_by_case(std::span<const Case> cases,
                                          std::span<const Result> results) {
   std::vector<std::pair<std::string, std::vector<size_t>>> said;
+  std::vector<OlderSoftware> older;
+  std::vector<size_t> with_older;
   for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].older_software) {
+      older.push_back(*results[i].older_software);
+      with_older.push_back(i);
+    }
     for (const std::string& w : results[i].scenario.warnings) {
       auto at = std::ranges::find(said, w, &std::pair<std::string, std::vector<size_t>>::first);
       if (at == said.end()) at = said.insert(at, {w, {}});
       if (at->second.empty() || at->second.back() != i) at->second.push_back(i);
     }
   }
+  // It changes each step in its own way.
+  if (!older.empty()) said.emplace_back(remark_on_older_software(older), std::move(with_older));
+  constexpr size_t kMostNames = 12;
   std::vector<std::string> remarks;
   for (const auto& [text, of] : said) {
+    const size_t named = of.size() > kMostNames ? kMostNames / 2 : of.size();
     std::string names;
-    for (const size_t i : of) names += (names.empty() ? "" : ", ") + cases[i].name;
+    for (size_t i = 0; i < named; ++i) names += (i == 0 ? "" : ", ") + cases[of[i]].name;
+    if (named < of.size()) names += fmt::format(" and {} more", of.size() - named);
     remarks.push_back(of.size() == results.size() ? text : names + ": " + text);
   }
   return remarks;
@@ -393,6 +406,9 @@ Comparison compare_scenarios(std::span<const ComparedScenario> given,
       if (std::ranges::find(all.remarks, warnings[w]) == all.remarks.end())
         all.remarks.push_back(warnings[w]);
   }
+  for (Result& r : results)
+    if (r.older_software)
+      r.scenario.warnings.push_back(remark_on_older_software({&*r.older_software, 1}));
   all.problems.assign(problems.found().begin(), problems.found().end());
   return all;
 }

@@ -563,16 +563,16 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   return result;
 }
 
-// What the same step takes with software of another time, if that is worth a remark.
-std::optional<std::string> compare_with_older_software(const Scenario& scenario, Time today) {
+// The same step with software of another time, if that is worth a remark.
+std::optional<OlderSoftware> with_older_software(const Scenario& scenario, Time today) {
   if (!scenario.with_older_software || is_perturbed(scenario)) return {};
   const Scenario& older = *scenario.with_older_software;
   try {
     const PricingTable pricing = pricing_table(older);
     const auto then = evaluate(price_step(lower_step(older, older.schedule), pricing.table));
     if (!then) return {};
-    return remark_on_older_software(older.software, today, then->time,
-                                    then->peak <= usable_memory(older));
+    return compare_with_older_software(older.software, today, then->time,
+                                       then->peak <= usable_memory(older));
   } catch (const InputError&) {  // it cannot be simulated: there is nothing to compare with
     return {};
   }
@@ -607,8 +607,7 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   const Schedule& schedule = scenario.to_make ? made.schedule : scenario.schedule;
   PricedStep priced = price_step(lower_step(scenario, schedule), pricing.table);
   Result result = explain(std::move(priced), schedule, options);
-  std::optional<std::string> remark_on_software =
-      compare_with_older_software(scenario, result.step_time);
+  result.older_software = with_older_software(scenario, result.step_time);
   result.calibration = pricing.title;
   if (scenario.own_runs != nullptr)
     result.calibration +=
@@ -622,7 +621,8 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   if (scenario.own_runs != nullptr) result.own_runs_hash = scenario.own_runs->hash;
   result.synthesis = std::move(made.synthesis);
   for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
-  if (remark_on_software) result.scenario.warnings.push_back(std::move(*remark_on_software));
+  if (result.older_software && options.remark_on_older_software)
+    result.scenario.warnings.push_back(remark_on_older_software({&*result.older_software, 1}));
   return result;
 }
 

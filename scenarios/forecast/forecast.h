@@ -35,6 +35,7 @@ struct ForecastOptions {
   // the run.  The answer is the same for any number.
   int jobs = 1;
   MadeLists* lists = nullptr;  // kept from one forecast to the next; null: none are
+  bool remark_on_older_software = true;  // if not, Result::older_software alone says it
 };
 
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not

@@ -170,14 +170,13 @@ class Reservations {
 
   // By the role on a GPU with that much room; `peak`: what it allocates.
   ReservedTraces::Reserved of(uint32_t role, Bytes peak, Bytes room) const {
-    if (is_far_too_large(peak)) return {peak, true};
+    if (is_far_too_large(peak, room)) return {peak, true};
     return traces_.trace(role, room, segments_);
   }
 
   // Whether it fits there.
   bool fits(uint32_t role, Bytes peak, Bytes room) const {
-    if (peak > room) return false;
-    return is_far_too_large(peak) || traces_.fits(role, room, segments_);
+    return peak <= room && traces_.fits(role, room, segments_);
   }
 
   // The first role that is alike: what is known of it need not be found again.
@@ -187,13 +186,14 @@ class Reservations {
     return role;
   }
 
- private:
-  // Far beyond any GPU the allocator's rounding is of no interest.
-  static bool is_far_too_large(Bytes peak) {
-    constexpr int64_t kTebibyte = int64_t{1} << 40;
-    return peak.value > kTebibyte;
+  // Whether it allocates so much more than there is that what the allocator adds is of no interest,
+  // or more than any GPU has.
+  static bool is_far_too_large(Bytes peak, Bytes room) {
+    constexpr Bytes kTebibyte{int64_t{1} << 40};
+    return peak > std::min(room + room / 4, kTebibyte);
   }
 
+ private:
   ReservedTraces traces_;
   Segments segments_;
 };
@@ -352,10 +352,12 @@ bool fits(const LoweredStep& step) {
 double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
                     double least, double most, int jobs) {
   constexpr double kPrecision = 0.01;
-  const double usable = static_cast<double>(usable_memory(scenario).value);
-  // With what it takes where there is room it fits too.
+  const Bytes all = usable_memory(scenario);
+  const auto usable = static_cast<double>(all.value);
+  // With what it takes where there is room it fits too, if that is known.
   const auto fits_as_it_is = [&](uint32_t role, double ratio) {
-    return static_cast<double>(memory.reserved_by_role[role].value) * ratio <= usable;
+    return !Reservations::is_far_too_large(memory.by_role[role].peak, all) &&
+           static_cast<double>(memory.reserved_by_role[role].value) * ratio <= usable;
   };
   const std::vector<uint32_t> roles = largest_first(memory.reserved_by_role);
   if (fits_as_it_is(roles.front(), most)) return most;

@@ -114,7 +114,7 @@ Bytes usable_memory(const Scenario& scenario);
 // it from the device (reserved).
 struct StepMemory {
   std::vector<RoleMemory> by_role;      // allocated
-  std::vector<Bytes> reserved_by_role;  // at least the peak
+  std::vector<Bytes> reserved_by_role;  // at least the peak; that, where it is far from fitting
   std::vector<bool> lacked_room;        // by role: its allocator had to give segments back
   uint32_t peak_role = 0;               // allocates most; the first of equal ones
   uint32_t reserved_role = 0;           // reserves most; of equal ones the first

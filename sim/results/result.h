@@ -156,6 +156,13 @@ struct DeviceMemory {
   enum class Of : uint8_t { device, world, group } of{};
 };
 
+// What the step would be with the software of when its GPUs were new (scenarios/older_software.h).
+struct OlderSoftware {
+  std::string profile;  // "megatron-lm-2021"
+  double change = 0;    // of the step time: 0.12 is 12 % longer
+  bool fits = true;     // in memory
+};
+
 struct Result {
   ScenarioSummary scenario;
 
@@ -193,11 +200,12 @@ struct Result {
                                      // as far as kLeastMemoryRoom and kMostMemoryRoom
   std::optional<double> fits_share;  // of steps with such a forecast: do not run out of memory
 
-  std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
-  std::optional<Interval> interval;      // of step_time
-  std::string calibration;               // "table a100-sxm-80g", or "no table: roofline"
-  std::string calibration_hash;          // 16 hex digits over the table; empty: none
-  std::string own_runs_hash;             // ... over the file of own runs; empty: none
+  std::array<double, kOrigins> trust{};         // share of device time by Origin; sums to 1
+  std::optional<Interval> interval;             // of step_time
+  std::string calibration;                      // "table a100-sxm-80g", or "no table: roofline"
+  std::string calibration_hash;                 // 16 hex digits over the table; empty: none
+  std::string own_runs_hash;                    // ... over the file of own runs; empty: none
+  std::optional<OlderSoftware> older_software;  // of a step that may be meant to run it
 
   Timeline timeline;
   std::vector<TracedLane> traced;  // what a trace is of; empty: `timeline`

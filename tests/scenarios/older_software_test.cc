@@ -71,8 +71,9 @@ TEST(OlderSoftware, HasTheValuesOfItsProfileAndWhatTheUserSays) {
 
 TEST(OlderSoftware, IsRemarkedOnFromATwentiethOn) {
   const Time today{1'000'000};
-  const auto remark = [&](int64_t then, bool fits = true) {
-    return remark_on_older_software("megatron-lm-2021", today, Time{then}, fits).value_or("");
+  const auto remark = [&](int64_t then, bool fits = true) -> std::string {
+    const auto older = compare_with_older_software("megatron-lm-2021", today, Time{then}, fits);
+    return older ? remark_on_older_software({&*older, 1}) : "";
   };
   EXPECT_EQ(remark(1'049'000), "");
   EXPECT_EQ(remark(951'000), "");
@@ -81,6 +82,20 @@ TEST(OlderSoftware, IsRemarkedOnFromATwentiethOn) {
   EXPECT_THAT(remark(900'000), ::testing::EndsWith("the step takes 10 % less"));
   EXPECT_THAT(remark(1'124'000, false),
               ::testing::EndsWith("the step takes 12 % longer and does not fit"));
+}
+
+TEST(OlderSoftware, OfSeveralStepsIsOneRemark) {
+  const OlderSoftware longer{"megatron-lm-2021", 0.21, true}, less{"megatron-lm-2021", -0.08, true},
+      of_2022{"megatron-lm-2022", 0.08, false};
+  const auto remark = [](const std::vector<OlderSoftware>& steps) {
+    return remark_on_older_software(steps);
+  };
+  EXPECT_EQ(remark({longer, longer}), remark({longer}));
+  EXPECT_THAT(remark({longer, of_2022}),
+              ::testing::EndsWith("(software: megatron-lm-2021 or megatron-lm-2022) the step takes "
+                                  "8 to 21 % longer and does not fit in 1 of 2"));
+  EXPECT_THAT(remark({longer, less}), ::testing::EndsWith("takes 8 % less to 21 % longer"));
+  EXPECT_THAT(remark({of_2022, of_2022}), ::testing::EndsWith("8 % longer and does not fit"));
 }
 
 }  // namespace
