@@ -394,8 +394,25 @@ std::vector<Argument> flatten(const Value& value) {
   return all;
 }
 
+namespace {
+
+// How many GPUs a node of the job has; nothing: no number makes the job of nodes that are nearly
+// as large as those of the preset.
+std::optional<int64_t> gpus_of_nodes(const Node& node, int64_t gpus, std::optional<int64_t> each) {
+  if (gpus <= node.gpus && (node.hosts > 1 || !each || *each >= gpus)) return gpus;
+  // What a file calls a node is a host of a rack.
+  if (node.hosts == 1 && each && *each <= node.gpus && gpus % *each == 0) return *each;
+  const int64_t of_a_host = node.gpus / node.hosts;
+  for (const int64_t step : {of_a_host, int64_t{1}})
+    for (int64_t fewer = node.gpus; 2 * fewer >= node.gpus; fewer -= step)
+      if (gpus % fewer == 0) return fewer;
+  return {};
+}
+
+}  // namespace
+
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
-                   ScenarioDraft& draft) {
+                   ScenarioDraft& draft, std::optional<int64_t> each) {
   const Node node = preset_node(cluster.preset, cluster.gpu);
   const std::string preset = yaml_text(cluster.preset);
   if (cluster.assumed)
@@ -403,11 +420,25 @@ void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& ori
                  "the file names no hardware; -s cluster=PRESET chooses it");
   else
     draft.set("cluster.preset", preset, "--preset");
-  const int64_t per_node = node.gpus;
-  draft.set("cluster.nodes", (gpus + per_node - 1) / per_node,
+  const std::optional<int64_t> of_nodes = gpus_of_nodes(node, gpus, each);
+  const int64_t per_node = of_nodes.value_or(node.gpus);
+  const int64_t nodes = (gpus + per_node - 1) / per_node;
+  draft.set("cluster.nodes", nodes,
             {fmt::format("{} {}: {}", gpus, gpus == 1 ? "GPU" : "GPUs", origin.text), origin.mark});
+  if (!of_nodes)
+    draft.note_about("cluster.nodes", fmt::format("{} GPUs fill no whole nodes of {}: {} are taken",
+                                                  gpus, per_node, nodes * per_node));
   if (!cluster.gpu.empty()) draft.set("cluster.node.gpu", yaml_text(cluster.gpu), "--gpu");
-  if (gpus < per_node) draft.set("cluster.node.gpus", gpus, origin);
+  if (per_node == node.gpus) return;
+  draft.set("cluster.node.gpus", per_node, origin);
+  const auto as_many = [&](int64_t of_node) {
+    return std::max<int64_t>(1, of_node * per_node / node.gpus);
+  };
+  const char* const why = "as many for each GPU as the preset's nodes have";
+  if (nodes > 1 || node.hosts > 1) draft.set("cluster.node.nics.count", as_many(node.nics), why);
+  if (node.hosts == 1) return;
+  const int64_t hosts = as_many(node.hosts);
+  draft.set("cluster.node.hosts", per_node % hosts == 0 ? hosts : 1, why);
 }
 
 FsdpStrategy fsdp_strategy(std::string_view word) {

@@ -125,10 +125,12 @@ std::optional<int64_t> draft_model_beside(const ImportSources& in, const std::st
 // REQUIRES: draft_config_model returned something.
 void check_config_model(const ImportSources& in, const ConfigModel& model);
 
-// Writes the cluster as enough nodes for `gpus` GPUs; `origin` says where that number comes from.
-// Throws InputError E125 for presets that there are not.
+// Writes the cluster as nodes for `gpus` GPUs; `origin` says where that number comes from, `each`
+// how many there are of a node, if the file says so.  Where they fill no whole nodes of the preset,
+// nodes have fewer GPUs, and NICs in proportion.  Throws InputError E125 for presets that there are
+// not.
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
-                   ScenarioDraft& draft);
+                   ScenarioDraft& draft, std::optional<int64_t> each = {});
 
 // Adds E130 for experts with tensor parallelism where sequences are not split, which DeepSpeed
 // trains, unless the user states parallel.sp himself.

@@ -71,6 +71,7 @@ struct JobGpus {
   int64_t gpus = 0;
   Origin why = "";
   bool assumed = false;
+  std::optional<int64_t> each{};  // of a node
 };
 
 JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
@@ -84,7 +85,10 @@ JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
     // One node stands in many published scripts until somebody writes how many he has.
     const bool too_few = gpus < one || gpus / one * s.tp * s.cp % (s.ep * s.etp) != 0;
     if (!too_few || nodes != 1 || gpus < 1)
-      return {gpus, {why, a.mark(a.given("nnodes") ? "nnodes" : "nproc_per_node")}};
+      return {gpus,
+              {why, a.mark(a.given("nnodes") ? "nnodes" : "nproc_per_node")},
+              false,
+              a.given("nproc_per_node") && each > 0 ? std::optional(each) : std::nullopt};
     started = fmt::format("; the one node that the script names has too few ({})", why);
   }
   if (a.given("data_parallel_size"))
@@ -183,7 +187,7 @@ void draft_megatron(const ArgumentReader& a, const CalledProgram& program, const
   // GPUs before Blackwell have no such number formats.
   if (cluster.assumed && ((a.given("fp8") && a.word("fp8_recipe") == "mxfp8") || a.given("fp4")))
     of_its_time.preset = "dgx-b200";
-  draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);
+  draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft, job.each);
   if (job.assumed)
     draft.note_about("cluster.nodes",
                      fmt::format("{} {} assumed, {}", job.gpus,

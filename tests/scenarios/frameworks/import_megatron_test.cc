@@ -45,7 +45,7 @@ class MegatronArgument : public ::testing::TestWithParam<Row> {};
 
 TEST_P(MegatronArgument, BecomesAValueOfTheScenario) {
   const Row& row = GetParam();
-  ImportRequest r = testing::request("megatron-args", "train.py " + kSmall + row.arguments);
+  ImportRequest r = request("megatron-args", "train.py " + kSmall + row.arguments);
   r.cluster = {"dgx-b200", "", false};  // has rates of all formats
   const ImportedRun run = import_run(r);
   EXPECT_EQ(value_of(run, row.path), row.value) << run.scenario;
@@ -805,9 +805,46 @@ TEST(ImportMegatron, SlurmsTotalsOverWhatANodeHasAreItsNodes) {
   EXPECT_EQ(imported("megatron-args", "srun -N 4 -n 16 --gres=gpu:8 python" + sizes).gpus, 16);
   EXPECT_EQ(imported("megatron-args", "srun -n 4 --gres=gpu:8 python" + sizes).gpus, 4);
   // A total that is no multiple.
-  EXPECT_THAT(imported("megatron-args", "srun -n 12 --gres=gpu:8 python" + sizes).scenario,
-              HasSubstr("12 GPUs: --ntasks 12"));
+  EXPECT_EQ(import_failure("megatron-args", "srun -n 12 --gres=gpu:8 python" + sizes).codes,
+            "E203");  // 64 sequences on 12 replicas
   EXPECT_EQ(imported("megatron-args", "srun -N 3 -G 16 python" + sizes).gpus, 16);
+}
+
+// A job has the GPUs that its file says: where they fill no whole nodes of the preset, nodes have
+// fewer.
+TEST(ImportMegatron, GpusThatFillNoWholeNodesAreNodesOfFewer) {
+  const auto cluster_of = [](const std::string& asked, const std::string& preset = "dgx-h100") {
+    ImportRequest r = request("megatron-args",
+                              asked +
+                                  " python pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+                                  "--num-attention-heads 4 --seq-length 128 --micro-batch-size 1 "
+                                  "--global-batch-size 1152 --vocab-size 1000\n");
+    r.cluster.preset = preset;
+    const ImportedRun run = import_run(r);
+    const Scenario s = load_scenario_text(run.scenario, "imported.yaml");
+    return std::tuple(run.gpus, s.cluster.nodes, s.cluster.node.gpus, s.cluster.node.nics);
+  };
+  EXPECT_EQ(cluster_of("srun -N 4 --ntasks-per-node=8"), std::tuple(32, 4, 8, 8));
+  EXPECT_EQ(cluster_of("srun -N 4 --ntasks-per-node=4"), std::tuple(16, 4, 4, 4));
+  EXPECT_EQ(cluster_of("srun -N 2 --ntasks-per-node=4"), std::tuple(8, 2, 4, 4));
+  EXPECT_EQ(cluster_of("srun -N 2 -n 12"), std::tuple(12, 2, 6, 6));
+  EXPECT_EQ(cluster_of("srun -n 12"), std::tuple(12, 2, 6, 6));
+  EXPECT_EQ(cluster_of("srun -N 1 -n 6"), std::tuple(6, 1, 6, 8));
+  // A file's node is a host of a rack: 32 of 4 GPUs are two racks of 64 GPUs, 2 half of one.
+  EXPECT_EQ(cluster_of("srun -N 18 --ntasks-per-node=4", "gb200-nvl72"), std::tuple(72, 1, 72, 72));
+  EXPECT_EQ(cluster_of("srun -N 32 --ntasks-per-node=4", "gb200-nvl72"),
+            std::tuple(128, 2, 64, 64));
+  EXPECT_EQ(cluster_of("srun -N 2 --ntasks-per-node=4", "gb200-nvl72"), std::tuple(8, 1, 8, 8));
+}
+
+TEST(ImportMegatron, GpusThatNoNodesMakeUpAreSaidToBeMore) {
+  ImportRequest r = request(
+      "megatron-args",
+      "srun -n 13 python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 208 --vocab-size 1000\n");
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "cluster.nodes"), "2");
+  EXPECT_THAT(run.scenario, HasSubstr("13 GPUs fill no whole nodes of 8: 16 are taken"));
 }
 
 // Of tasks so many a node are the most that it takes, and the total decides.
