@@ -75,10 +75,13 @@ PricingTable pricing_table(const Scenario& scenario) {
                 (own.remark.empty() ? "" : "; " + own.remark),
             own.hash};
   }
-  const std::string& gpu = scenario.cluster.node.gpu.name;
-  const CostTable* shipped = shipped_table(gpu);
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  const Gpu* const like = gpu.like.get();
+  const std::string& measured = like != nullptr ? like->name : gpu.name;
+  const CostTable* shipped = shipped_table(measured);
   if (shipped == nullptr) return {nullptr, "no table: roofline", ""};
-  return {shipped, "table " + gpu, hex_of(shipped->text_hash())};
+  return {shipped, "table " + measured + (like != nullptr ? ", scaled by the data sheet" : ""),
+          hex_of(shipped->text_hash())};
 }
 
 std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices) {

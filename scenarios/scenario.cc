@@ -113,7 +113,7 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s
     if (is_shipped_table(name)) {
       if (!once(table, "cost tables")) return;
       table = true;
-      if (name == gpu.name) continue;
+      if (name == gpu.name || (gpu.like.get() != nullptr && name == gpu.like.get()->name)) continue;
       s.calibration = read_calibration(std::string(shipped_table_text(name)), name, gpu);
     } else {
       const SourceRef source = files.open(name, v.mark("calibration"));
@@ -201,6 +201,13 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   resolve_run(v, s);
   resolve_calibration(v, files, s);
   if (problems.any()) return {};
+  if (s.cluster.node.gpu.like.get() != nullptr) {
+    // A table of the user's own says itself what this GPU takes.
+    if (s.calibration != nullptr)
+      s.cluster.node.gpu.like = {};
+    else
+      s.warnings.push_back(remark_on_changed_rates(s.cluster.node.gpu));
+  }
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);

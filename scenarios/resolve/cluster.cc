@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "scenarios/cluster_section.h"
 #include "scenarios/document/number.h"
 #include "sim/text.h"
 #include "topology/cluster/build_graph.h"
@@ -30,28 +32,45 @@ constexpr std::array<Peak, 7> kPeaks{{{"cluster.node.gpu.peak.fp32", DType::fp32
                                       {"cluster.node.gpu.peak.fp8", DType::fp8},
                                       {"cluster.node.gpu.peak.int8", DType::int8},
                                       {"cluster.node.gpu.peak.fp4", DType::fp4}}};
-// What measured tables are of.
-constexpr std::array<Key, 10> kRates{"cluster.node.gpu.mem_bw",    "cluster.node.gpu.sms",
-                                     "cluster.node.gpu.arch",      "cluster.node.gpu.peak.fp32",
-                                     "cluster.node.gpu.peak.tf32", "cluster.node.gpu.peak.fp16",
-                                     "cluster.node.gpu.peak.bf16", "cluster.node.gpu.peak.fp8",
-                                     "cluster.node.gpu.peak.int8", "cluster.node.gpu.peak.fp4"};
 
-// A GPU whose rates the user changed is another one: measured times of the preset say nothing of
-// it.
-void note_changed_rates(const FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
-  for (const Key rate : kRates) {
-    const Value* value = v.value(rate);
-    if (value == nullptr || !v.has(rate) || value->mark.in_preset()) continue;
-    warnings.push_back(fmt::format(
-        "{} is not that of {}: measured tables do not apply, costs come from the roofline",
-        rate.path(), gpu.name));
-    gpu.name += " changed";
-    return;
-  }
+// Whether the user states what measured times are of, beside a preset.
+bool states_rates(const FieldValues& v) {
+  constexpr std::array<Key, 10> kRates{"cluster.node.gpu.mem_bw",    "cluster.node.gpu.sms",
+                                       "cluster.node.gpu.arch",      "cluster.node.gpu.peak.fp32",
+                                       "cluster.node.gpu.peak.tf32", "cluster.node.gpu.peak.fp16",
+                                       "cluster.node.gpu.peak.bf16", "cluster.node.gpu.peak.fp8",
+                                       "cluster.node.gpu.peak.int8", "cluster.node.gpu.peak.fp4"};
+  if (!v.has("cluster.node.gpu.preset")) return false;
+  return std::ranges::any_of(kRates, [&](Key rate) {
+    const Value* const value = v.value(rate);
+    return value != nullptr && v.has(rate) && !value->mark.in_preset();
+  });
 }
 
-void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
+constexpr const char* kSms = "cluster.node.gpu.sms";
+
+// The key of the first rate that is not that of the preset; empty if all are.
+std::string changed_rate(const Gpu& gpu, const Gpu& preset) {
+  if (gpu.memory_bandwidth != preset.memory_bandwidth) return "cluster.node.gpu.mem_bw";
+  if (gpu.arch != preset.arch) return "cluster.node.gpu.arch";
+  const auto rate = [](const Gpu& of, DType type) {
+    const auto at = of.peak.find(type);
+    return at == of.peak.end() ? FlopRate{} : at->second;
+  };
+  for (const auto& [key, type] : kPeaks)
+    if (rate(gpu, type) != rate(preset, type)) return key.path();
+  return gpu.sms != preset.sms ? kSms : "";
+}
+
+// A GPU whose rates the user changed is another one, like its preset.
+void note_changed_rates(Gpu& gpu) {
+  Gpu preset = preset_node("", gpu.name).gpu;
+  if (changed_rate(gpu, preset).empty()) return;
+  gpu.name += " changed";
+  gpu.like = MeasuredGpu(std::move(preset));
+}
+
+void resolve_gpu(FieldValues& v, Gpu& gpu) {
   gpu.name = "custom-gpu";
   v.read("cluster.node.gpu.preset", gpu.name);
   const std::string help = "name a GPU preset (cluster.node.gpu) or state the GPU's data";
@@ -77,7 +96,7 @@ void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);
-  if (v.has("cluster.node.gpu.preset")) note_changed_rates(v, gpu, warnings);
+  if (states_rates(v)) note_changed_rates(gpu);
 }
 
 constexpr int64_t kMostParts = 1024;  // of one kind in a node
@@ -153,7 +172,7 @@ void derive_pcie(FieldValues& v, const Node& node) {
 }
 
 void resolve_node(FieldValues& v, int64_t nodes, Node& node, std::vector<std::string>& warnings) {
-  resolve_gpu(v, node.gpu, warnings);
+  resolve_gpu(v, node.gpu);
   derive_pcie(v, node);
   // A single GPU, a single node: there is nothing to link.
   if (node.gpus > 1) v.require("cluster.node.intra.bw", "state it, or name a cluster preset");
@@ -230,6 +249,15 @@ void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::strin
 }
 
 }  // namespace
+
+std::string remark_on_changed_rates(const Gpu& gpu) {
+  const Gpu& preset = *gpu.like.get();
+  const std::string changed = changed_rate(gpu, preset);
+  return fmt::format("{} is not that of {}: {}", changed, preset.name,
+                     changed == kSms
+                         ? "peak and mem_bw, which say how fast it is, are"
+                         : "its measured times are scaled by what the data sheets say of both");
+}
 
 std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                                        std::vector<std::string>& warnings) {

@@ -89,6 +89,10 @@ int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple);
 std::optional<Cluster> resolve_cluster(FieldValues& values, Problems& problems,
                                        std::vector<std::string>& warnings);
 
+// What is to be said where the measured times of a preset price a GPU with other rates.
+// REQUIRES: gpu.like is that preset.
+std::string remark_on_changed_rates(const Gpu& gpu);
+
 // REQUIRES: the key is there.  Nothing if it is wrong: E220 where a node cannot be reached, E221
 // for ids and ends, E229 for nodes that differ.
 std::optional<ExplicitFabric> read_topology(FieldValues& values, Problems& problems);

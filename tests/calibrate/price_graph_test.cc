@@ -158,6 +158,31 @@ TEST(Price, FallsBackWhereTheTableSaysNothing) {
   EXPECT_EQ(p.by_work[0].origin, Origin::roofline);
 }
 
+// What the measured GPU takes, times what the data sheets differ.
+TEST(Price, OfAGpuWithOtherRatesIsThatOfItsPresetScaled) {
+  Cluster c = test::a100_cluster(1);
+  c.node.gpu.name = "a100-sxm-80g";
+  const CostTable* table = shipped_table("a100-sxm-80g");
+  Cluster other = c;
+  other.node.gpu.like = MeasuredGpu(c.node.gpu);
+  other.node.gpu.name = "a100-sxm-80g changed";
+  other.node.gpu.memory_bandwidth = c.node.gpu.memory_bandwidth * 2;
+  const std::vector<Work> works{test::gemm(4096, 4096, 4096),
+                                test::kernel(Kernel::add, int64_t{1} << 30)};
+  const Prices measured = price_all(works, c, {}, table);
+  const Prices scaled = price_all(works, other, {}, table);
+  const Prices sheet = price_all(works, c, {}, nullptr),
+               other_sheet = price_all(works, other, {}, nullptr);
+  for (size_t i = 0; i < works.size(); ++i) {
+    EXPECT_NEAR(to_seconds(scaled.by_work[i].time) / to_seconds(measured.by_work[i].time),
+                to_seconds(other_sheet.by_work[i].time) / to_seconds(sheet.by_work[i].time), 1e-6);
+    EXPECT_EQ(scaled.by_work[i].origin, Origin::extrapolated);
+    EXPECT_LT(scaled.by_work[i].time, measured.by_work[i].time);
+  }
+  EXPECT_NE(scaled.by_work[0].basis.find("data sheet of a100-sxm-80g changed over that"),
+            std::string::npos);
+}
+
 TEST(Price, OfNothingIsNothing) {
   const Cluster c = a100_cluster(2);
   const Prices p = price_all({Work{}, collective(WorkKind::all_reduce, Axis::tp, 0), send(0, 1, 0),

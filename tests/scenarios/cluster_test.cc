@@ -328,14 +328,31 @@ TEST(ScheduleNames, AliasesAndMistakes) {
             64);
 }
 
-TEST(Cluster, AGpuWithChangedRatesHasNoMeasuredTable) {
-  const Scenario as_it_is = testing::load_with({{"cluster.node.gpu.memory", "96GiB"}});
-  EXPECT_EQ(as_it_is.cluster.node.gpu.name, "h100-sxm");
-  EXPECT_TRUE(as_it_is.warnings.empty());
+TEST(Cluster, AGpuWithChangedRatesIsAnotherOneLikeItsPreset) {
+  // What the preset has is no change, and its memory is no rate.
+  for (const auto& [key, value] : {std::pair{"memory", "96GiB"},
+                                   {"mem_bw", "3352GB/s"},
+                                   {"sms", "132"},
+                                   {"peak.bf16", "989.4TFLOP/s"},
+                                   {"arch", "hopper"}}) {
+    const Scenario as_it_is = testing::load_with({{std::string("cluster.node.gpu.") + key, value}});
+    EXPECT_EQ(as_it_is.cluster.node.gpu.name, "h100-sxm") << key;
+    EXPECT_EQ(as_it_is.cluster.node.gpu.like.get(), nullptr) << key;
+    EXPECT_TRUE(as_it_is.warnings.empty()) << key;
+  }
   const Scenario faster = testing::load_with({{"cluster.node.gpu.mem_bw", "4.8TB/s"}});
   EXPECT_EQ(faster.cluster.node.gpu.name, "h100-sxm changed");
+  ASSERT_NE(faster.cluster.node.gpu.like.get(), nullptr);
+  EXPECT_EQ(faster.cluster.node.gpu.like.get()->name, "h100-sxm");
   ASSERT_EQ(faster.warnings.size(), 1U);
-  EXPECT_NE(faster.warnings[0].find("mem_bw is not that of h100-sxm"), std::string::npos);
+  EXPECT_NE(faster.warnings[0].find("mem_bw is not that of h100-sxm: its measured times"),
+            std::string::npos);
+  const Scenario fewer = testing::load_with({{"cluster.node.gpu.sms", "100"}});
+  ASSERT_EQ(fewer.warnings.size(), 1U);
+  EXPECT_NE(fewer.warnings[0].find("peak and mem_bw, which say how fast it is, are"),
+            std::string::npos);
+  // As often as it is written, it is the same GPU.
+  EXPECT_EQ(faster.cluster, testing::load_with({{"cluster.node.gpu.mem_bw", "4800GB/s"}}).cluster);
 }
 
 TEST(Cluster, SaysWhatItsNetworkDoes) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/graph/work.h"
@@ -24,6 +25,20 @@ namespace stepcast {
 inline constexpr int64_t kMostGpus = 10'000'000;
 
 class ClusterGraph;
+
+struct Gpu;
+
+// A GPU of which measured times are known; equal if all that is known of it is.
+class MeasuredGpu {
+ public:
+  MeasuredGpu() = default;
+  explicit MeasuredGpu(Gpu gpu);
+  const Gpu* get() const { return gpu_.get(); }  // null: there is none
+  bool operator==(const MeasuredGpu& other) const;
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+};
 
 struct Gpu {
   std::string name;  // "a100-sxm-80g": also names the cost tables
@@ -38,8 +53,16 @@ struct Gpu {
   int64_t sms = 0;
   Power power{};        // rating, data sheet; 0: not known
   Power power_limit{};  // what it may draw; 0: its rating
+  // Whose measured times say what this one takes, as far as the two data sheets differ.
+  MeasuredGpu like;
   bool operator==(const Gpu&) const = default;
 };
+
+inline MeasuredGpu::MeasuredGpu(Gpu gpu) : gpu_(std::make_shared<const Gpu>(std::move(gpu))) {}
+
+inline bool MeasuredGpu::operator==(const MeasuredGpu& other) const {
+  return gpu_ == other.gpu_ || (gpu_ && other.gpu_ && *gpu_ == *other.gpu_);
+}
 
 enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
 

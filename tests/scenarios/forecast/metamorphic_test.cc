@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What must not change a forecast, or must change it in a known way.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -67,6 +68,32 @@ TEST(Metamorphic, BitsAndBytesAreTheSameBandwidth) {
 }
 
 // Ranks of one tensor-parallel group are equal, and so are replicas that lie alike.
+// A GPU that is a little better than a preset is priced as that one was measured.
+TEST(Metamorphic, ABetterGpuIsNeverSlowerThanItsPreset) {
+  for (const char* text :
+       {"model: llama3-8b\ncluster: dgx-h100 x 2\nparallel: {tp: 2, pp: 2}\n"
+        "batch: {global: 32, micro: 1, seq: 8192}\n",
+        "model: gpt3-1.3b\ncluster: dgx-a100-80g x 2\nparallel: {tp: 2, pp: 4}\n"
+        "batch: {global: 16, micro: 1, seq: 2048}\n",
+        "model: llama3-8b\ncluster: dgx-b200 x 1\nbatch: {global: 16, micro: 1, seq: 4096}\n"}) {
+    const Result preset = forecast_of(text);
+    const Gpu gpu = load_scenario_text(text, "run.yaml").cluster.node.gpu;
+    const auto with = [&](double memory, double peak) {
+      const double bf16 = gpu.peak.at(DType::bf16).value;
+      return forecast_of(
+          text,
+          {{"cluster.node.gpu.mem_bw",
+            fmt::format("{:.3f}GB/s", gpu.memory_bandwidth.value * memory * 1e-9)},
+           {"cluster.node.gpu.peak.bf16", fmt::format("{:.3f}TFLOP/s", bf16 * peak * 1e-12)}});
+    };
+    EXPECT_EQ(with(1, 1).step_time, preset.step_time) << text;
+    EXPECT_LT(with(1.02, 1).step_time, preset.step_time) << text;
+    EXPECT_LT(with(1, 1.02).step_time, preset.step_time) << text;
+    EXPECT_GT(with(0.9, 1).step_time, preset.step_time) << text;
+    EXPECT_LT(with(2, 2).step_time, with(1.02, 1.02).step_time) << text;
+  }
+}
+
 TEST(Metamorphic, WhichOfEqualRanksIsSlowDoesNotMatter) {
   const auto step = [](int rank) {
     return step_of({{"perturb", '[' + slow("rank " + std::to_string(rank), 0.7) + ']'}});
