@@ -76,12 +76,16 @@ PricingTable pricing_table(const Scenario& scenario) {
             own.hash};
   }
   const Gpu& gpu = scenario.cluster.node.gpu;
+  const CostTable* const own = shipped_table(gpu.name);
   const Gpu* const like = gpu.like.get();
-  const std::string& measured = like != nullptr ? like->name : gpu.name;
-  const CostTable* shipped = shipped_table(measured);
-  if (shipped == nullptr) return {nullptr, "no table: roofline", ""};
-  return {shipped, "table " + measured + (like != nullptr ? ", scaled by the data sheet" : ""),
-          hex_of(shipped->text_hash())};
+  const CostTable* const other = like != nullptr ? shipped_table(like->name) : nullptr;
+  if (own != nullptr && other != nullptr)
+    return {own, fmt::format("table {}, else that of {}, scaled", gpu.name, like->name),
+            hex_of(hash_text(hex_of(own->text_hash()) + hex_of(other->text_hash())))};
+  if (own != nullptr) return {own, "table " + gpu.name, hex_of(own->text_hash())};
+  if (other != nullptr)
+    return {other, "table " + like->name + ", scaled", hex_of(other->text_hash())};
+  return {nullptr, "no table: roofline", ""};
 }
 
 std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices) {

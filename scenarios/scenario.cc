@@ -98,6 +98,18 @@ void warn_unused_routing(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
+// Where the measured times of a preset price a GPU with other rates.
+void note_changed_rates(const FieldValues& v, Scenario& s) {
+  Gpu& gpu = s.cluster.node.gpu;
+  const Gpu* const like = gpu.like.get();
+  if (like == nullptr) return;
+  // A table of the user's own says itself what this GPU takes.
+  if (s.calibration != nullptr && s.calibration->table.name() == like->name)
+    gpu.like = {};
+  else if (v.has("cluster.node.gpu.preset") && v.text("cluster.node.gpu.preset") == like->name)
+    s.warnings.push_back(remark_on_changed_rates(gpu));
+}
+
 // The user's own cost table and runs.  Throws InputError for what is wrong with them.
 void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s) {
   if (!v.has("calibration")) return;
@@ -201,13 +213,7 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   resolve_run(v, s);
   resolve_calibration(v, files, s);
   if (problems.any()) return {};
-  if (s.cluster.node.gpu.like.get() != nullptr) {
-    // A table of the user's own says itself what this GPU takes.
-    if (s.calibration != nullptr)
-      s.cluster.node.gpu.like = {};
-    else
-      s.warnings.push_back(remark_on_changed_rates(s.cluster.node.gpu));
-  }
+  note_changed_rates(v, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);

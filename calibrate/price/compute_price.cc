@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one compute work is priced: each function asks the one before it.
 //
-//   price_alone     the cost table; where it says nothing, the data sheet (roofline.h).  Of a GPU
-//                   whose rates are not those of the one that was measured: what that one takes, x
-//                   the data sheet's price of this one over that of the other
+//   price_alone     the cost table; where it says nothing, that of a GPU that is like this one
+//                   (Gpu::like), x the data sheet's price of this one over that of the other and
+//                   what more power brings; else the data sheet (roofline.h)
 //   price_aligned   x 1.5 or 2.5, for batched products whose rows begin on odd bytes
 //   price_limited   x 1 or more, where the GPU may draw less power than it was measured with
 //   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
@@ -84,33 +84,49 @@ namespace {
 Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table,
                   PriceParts* parts = nullptr);
 
-// What the table of `measured` has, as far as the data sheets differ; nothing if it has nothing.
+// A factor of the price, unless it is 1.
+void multiply(Price& price, double factor, const std::string& why, PriceParts* parts) {
+  if (factor == 1) return;
+  if (parts != nullptr) parts->factors.push_back({why, factor, {}});
+  price.time = time_from_seconds(to_seconds(price.time) * factor);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  price.basis += ", times " + why;
+}
+
+// What the table of `measured` has, as far as data sheets and power differ; nothing if it has
+// nothing.  A GPU that may draw more computes faster, as one does whose limit is raised.
 std::optional<Price> price_like(const Work& work, const Gpu& gpu, const Gpu& measured,
                                 const CostTable& table, PriceParts* parts) {
   Price price = price_alone(work, measured, &table, parts);
   if (price.origin == Origin::roofline) return {};
-  const double ratio =
-      to_seconds(roofline_time(work, gpu)) / to_seconds(roofline_time(work, measured));
-  if (ratio == 1) return price;
-  const std::string why = fmt::format("data sheet of {} over that of {}", gpu.name, measured.name);
-  if (parts != nullptr) parts->factors.push_back({why, ratio, {}});
-  price.time = time_from_seconds(to_seconds(price.time) * ratio);
-  price.origin = std::max(price.origin, Origin::extrapolated);
-  price.basis += ", times " + why;
+  multiply(price, to_seconds(roofline_time(work, gpu)) / to_seconds(roofline_time(work, measured)),
+           fmt::format("data sheet of {} over that of {}", gpu.name, measured.name), parts);
+  if (measured.power.value > 0 && measured.power < gpu.power) {
+    Gpu held = gpu;
+    held.power_limit = measured.power;
+    multiply(price, 1 / slower_at_limit(work, held, gpu.power),
+             fmt::format("{:.0f} W over the {:.0f} W of {}", gpu.power.value, measured.power.value,
+                         measured.name),
+             parts);
+  }
   return price;
 }
 
-// By the table, or by the data sheet.
+// By the table; where that says nothing by that of the GPU that this one is like; else by the data
+// sheet.
 Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
   if (work.flops.value <= 0 && work.bytes.value <= 0) {
     return {Time{}, Origin::measured, "nothing to do"};
   }
   if (table != nullptr && !reads_cache(work)) {
     const Gpu* const like = gpu.like.get();
-    const bool is_of_another = like != nullptr && table->name() == like->name;
-    if (auto found = is_of_another ? price_like(work, gpu, *like, *table, parts)
-                                   : table->compute(work, gpu, parts))
-      return *found;
+    const bool is_own = like == nullptr || table->name() != like->name;
+    if (is_own)
+      if (auto found = table->compute(work, gpu, parts)) return *found;
+    const CostTable* other = like == nullptr ? nullptr : table;
+    if (other != nullptr && is_own) other = shipped_table(like->name);
+    if (other != nullptr)
+      if (auto found = price_like(work, gpu, *like, *other, parts)) return *found;
   }
   return {roofline_time(work, gpu, parts), Origin::roofline, "data sheet of " + gpu.name};
 }

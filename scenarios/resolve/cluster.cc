@@ -13,6 +13,7 @@
 
 #include "scenarios/cluster_section.h"
 #include "scenarios/document/number.h"
+#include "scenarios/presets.h"
 #include "sim/text.h"
 #include "topology/cluster/build_graph.h"
 #include "topology/cluster/fabric.h"
@@ -62,12 +63,25 @@ std::string changed_rate(const Gpu& gpu, const Gpu& preset) {
   return gpu.sms != preset.sms ? kSms : "";
 }
 
-// A GPU whose rates the user changed is another one, like its preset.
-void note_changed_rates(Gpu& gpu) {
-  Gpu preset = preset_node("", gpu.name).gpu;
-  if (changed_rate(gpu, preset).empty()) return;
-  gpu.name += " changed";
-  gpu.like = MeasuredGpu(std::move(preset));
+// A GPU whose rates the user changed is another one, like its preset if he does not say otherwise.
+void resolve_like(FieldValues& v, Gpu& gpu) {
+  const Value* const stated = v.value("cluster.node.gpu.like");
+  std::string like;
+  v.read("cluster.node.gpu.like", like);
+  if (states_rates(v)) {
+    const std::string preset = gpu.name;
+    if (!changed_rate(gpu, preset_node("", preset).gpu).empty()) {
+      gpu.name += " changed";
+      if (stated == nullptr || stated->mark.in_preset()) like = preset;
+    }
+  }
+  if (like.empty()) return;
+  if (!preset_text(PresetKind::gpu, like)) {
+    v.refuse("E125", "cluster.node.gpu.like", "there is no GPU preset '" + like + "'",
+             "`stepcast presets gpus` lists them");
+    return;
+  }
+  gpu.like = MeasuredGpu(preset_node("", like).gpu);
 }
 
 void resolve_gpu(FieldValues& v, Gpu& gpu) {
@@ -96,7 +110,7 @@ void resolve_gpu(FieldValues& v, Gpu& gpu) {
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);
-  if (states_rates(v)) note_changed_rates(gpu);
+  resolve_like(v, gpu);
 }
 
 constexpr int64_t kMostParts = 1024;  // of one kind in a node

@@ -502,6 +502,10 @@ inline constexpr Field kFields[] = {
      .summary = "a GPU preset's name, or the GPU's data",
      .shorthand = {"preset"}},
     {.path = "cluster.node.gpu.preset", .type = FieldType::text, .summary = "name of a GPU preset"},
+    {.path = "cluster.node.gpu.like",
+     .type = FieldType::text,
+     .summary = "GPU preset whose measured times, scaled by data sheets and power, price what this "
+                "one has none of"},
     {.path = "cluster.node.gpu.arch",
      .type = FieldType::choice,
      .summary = "architecture: decides efficiencies",

@@ -183,6 +183,35 @@ TEST(Price, OfAGpuWithOtherRatesIsThatOfItsPresetScaled) {
             std::string::npos);
 }
 
+// A GPU that may draw more power than the one that was measured computes faster, and does not move
+// bytes faster.
+TEST(Price, OfAGpuLikeAnotherHasItsOwnTableFirst) {
+  Cluster c = a100_cluster(1);
+  c.node.gpu.arch = GpuArch::blackwell;
+  c.node.gpu.name = "b300-sxm";
+  c.node.gpu.memory_bandwidth = {8000e9};
+  c.node.gpu.peak = {{DType::bf16, {2250e12}}};
+  c.node.gpu.sms = 148;
+  c.node.gpu.power = {1100};
+  Gpu b200 = c.node.gpu;
+  b200.name = "b200-sxm";
+  b200.power = {1000};
+  const CostTable* own = shipped_table("b300-sxm");
+  const std::vector<Work> works{gemm(8192, 8192, 8192), kernel(Kernel::copy, int64_t{1} << 30)};
+  const Prices sheet = price_all(works, c, {}, own);
+  EXPECT_EQ(sheet.by_work[0].origin, Origin::roofline);
+  c.node.gpu.like = MeasuredGpu(b200);
+  const Prices like = price_all(works, c, {}, own);
+  Cluster other = c;
+  other.node.gpu = b200;
+  const Prices measured = price_all(works, other, {}, shipped_table("b200-sxm"));
+  EXPECT_EQ(like.by_work[0].origin, Origin::extrapolated);
+  EXPECT_LT(like.by_work[0].time, measured.by_work[0].time);
+  EXPECT_GT(to_seconds(like.by_work[0].time), 0.9 * to_seconds(measured.by_work[0].time));
+  EXPECT_NE(like.by_work[0].basis.find("1100 W over the 1000 W of b200-sxm"), std::string::npos);
+  EXPECT_EQ(like.by_work[1].time, sheet.by_work[1].time);  // of its own table
+}
+
 TEST(Price, OfNothingIsNothing) {
   const Cluster c = a100_cluster(2);
   const Prices p = price_all({Work{}, collective(WorkKind::all_reduce, Axis::tp, 0), send(0, 1, 0),

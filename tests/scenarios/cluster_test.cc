@@ -355,6 +355,29 @@ TEST(Cluster, AGpuWithChangedRatesIsAnotherOneLikeItsPreset) {
   EXPECT_EQ(faster.cluster, testing::load_with({{"cluster.node.gpu.mem_bw", "4800GB/s"}}).cluster);
 }
 
+TEST(Cluster, AGpuMayBeLikeOneThatWasMeasured) {
+  const auto gpu_of = [](const std::string& gpu) {
+    return testing::load_with({{"cluster.node.gpu", gpu}}).cluster.node.gpu;
+  };
+  ASSERT_NE(gpu_of("b300-sxm").like.get(), nullptr);
+  EXPECT_EQ(gpu_of("b300-sxm").like.get()->name, "b200-sxm");
+  EXPECT_EQ(gpu_of("b200-sxm").like.get(), nullptr);
+  const Gpu own = gpu_of(
+      "{like: b200-sxm, arch: blackwell, memory: 400GiB, mem_bw: 20TB/s, peak: {bf16: 4PFLOP/s}}");
+  EXPECT_EQ(own.name, "custom-gpu");
+  EXPECT_EQ(own.like.get()->name, "b200-sxm");
+  // Its preset has no say where another GPU is named.
+  EXPECT_EQ(gpu_of("{preset: h100-sxm, like: b200-sxm, mem_bw: 8TB/s}").like.get()->name,
+            "b200-sxm");
+  // A changed preset is like it, and that one like another.
+  const Gpu changed = gpu_of("{preset: b300-sxm, mem_bw: 9TB/s}");
+  EXPECT_EQ(changed.like.get()->name, "b300-sxm");
+  EXPECT_EQ(changed.like.get()->like.get()->name, "b200-sxm");
+  const testing::Failure none =
+      testing::failure_with({{"cluster.node.gpu", "{preset: h100-sxm, like: h1000}"}});
+  EXPECT_EQ(none.codes, "E125");
+}
+
 TEST(Cluster, SaysWhatItsNetworkDoes) {
   const Scenario plain = testing::load_with({});
   EXPECT_FALSE(plain.cluster.fabric.sharp);

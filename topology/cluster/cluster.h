@@ -53,7 +53,8 @@ struct Gpu {
   int64_t sms = 0;
   Power power{};        // rating, data sheet; 0: not known
   Power power_limit{};  // what it may draw; 0: its rating
-  // Whose measured times say what this one takes, as far as the two data sheets differ.
+  // Whose measured times say what this one takes where it has none of its own, as far as data
+  // sheets and power differ (calibrate/price/compute_price.cc).
   MeasuredGpu like;
   bool operator==(const Gpu&) const = default;
 };
