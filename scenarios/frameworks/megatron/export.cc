@@ -70,12 +70,17 @@ class ArgumentWriter {
       std::erase_if(said, [](std::string_view key) {
         return key == "schedule.p2p" || key == "overlap.pp_p2p";
       });
+    // Its kind has a note of its own, and only PyTorch's keeps parameters gathered.
+    if (p_.zero == 3) said.emplace_back("parallel.fsdp");
+    if (uses_torch_fsdp()) said.emplace_back("parallel.reshard_after_forward");
     // Without a capacity nothing is padded to it.
     if (!p_.moe.pad_to_capacity) std::erase(said, "moe.pad_to_capacity");
     for (const std::string& stated : stated_beside(s_, said)) note(stated + " is not written");
     std::string text = "#!/bin/bash\n";
     for (const std::string& n : result_.notes) text += "# " + n + '\n';
-    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
+    // validate_args() asks for one connection beside tensor or context parallelism, and refuses it
+    // beside FSDP.
+    text += p_.zero < 2 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n" : "\n";
     text += fmt::format("torchrun --nproc_per_node {} --nnodes {} pretrain_gpt.py",
                         std::min(per_node, world), (world + per_node - 1) / per_node);
     for (const std::string& line : lines_) text += " \\\n  " + line;
@@ -227,17 +232,7 @@ class ArgumentWriter {
       add("--expert-tensor-parallel-size", p_.etp);
     }
     flag(p_.sp, "--sequence-parallel");
-    if (p_.zero == 1) {
-      add("--use-distributed-optimizer");
-    } else if (p_.zero > 1) {
-      add("--use-megatron-fsdp");
-      add(p_.zero == 2 ? "--data-parallel-sharding-strategy optim_grads"
-                       : "--data-parallel-sharding-strategy optim_grads_params");
-    }
-    if (p_.zero == 1 && p_.zero_exchange != ZeroExchange::scatter)
-      note(
-          "Megatron's distributed optimizer scatters gradients; parallel.zero_exchange is not "
-          "written");
+    write_sharding();
     if (p_.dp_replicate > 1) add("--num-distributed-optimizer-instances", p_.dp_replicate);
     if (p_.offload.optimizer > 0) {
       add("--optimizer-cpu-offload");
@@ -246,6 +241,35 @@ class ArgumentWriter {
     if (p_.offload.parameters) note("Megatron keeps parameters on the GPU");
     if (p_.offload.activation_layers > 0)
       add("--cpu-offloading-num-layers", p_.offload.activation_layers);
+  }
+
+  // PyTorch's FSDP2, of which Megatron-LM's validate_args() (megatron/training/arguments.py)
+  // refuses what stands here.
+  bool uses_torch_fsdp() const {
+    return p_.zero == 3 && p_.sharding.fsdp2() && p_.pp == 1 && p_.ep == 1 &&
+           p_.dp_replicate == 1 && !m_.tied && p_.offload.optimizer == 0 &&
+           p_.precision.params != DType::fp16 && p_.precision.moments == DType::fp32 &&
+           !p_.precision.low_params && !p_.kernels.gradient_accumulation_fusion;
+  }
+
+  void write_sharding() {
+    if (p_.zero == 1 && p_.zero_exchange != ZeroExchange::scatter)
+      note(
+          "Megatron's distributed optimizer scatters gradients; parallel.zero_exchange is not "
+          "written");
+    if (uses_torch_fsdp()) {
+      add("--use-torch-fsdp2");
+      return flag(!p_.sharding.reshard_after_forward, "--torch-fsdp2-no-reshard-after-forward");
+    }
+    flag(p_.zero > 0, "--use-distributed-optimizer");
+    if (p_.zero < 2) return;
+    add("--use-megatron-fsdp");
+    add(p_.zero == 2 ? "--data-parallel-sharding-strategy optim_grads"
+                     : "--data-parallel-sharding-strategy optim_grads_params");
+    // validate_args() refuses other formats beside it.
+    add("--ckpt-format fsdp_dtensor");
+    if (p_.zero == 3 && (p_.sharding.copied_out || p_.sharding.wide))
+      note("Megatron runs this with a sharding of its own, which parallel.fsdp megatron forecasts");
   }
 
   void write_stages() {
@@ -317,8 +341,9 @@ class ArgumentWriter {
                       name_of(p.reduce)));
     if (p.gradients != DType::fp32 && p.gradients != p.params)
       note("Megatron keeps gradients in fp32 or in the format of the parameters");
+    // validate_args() refuses an optimizer on the host without it.
+    flag(p.moments != DType::fp32 || p_.offload.optimizer > 0, "--use-precision-aware-optimizer");
     if (p.moments != DType::fp32) {
-      add("--use-precision-aware-optimizer");
       add("--exp-avg-dtype " + std::string(name_of(p.moments)));
       add("--exp-avg-sq-dtype " + std::string(name_of(p.moments)));
     }
@@ -340,8 +365,20 @@ class ArgumentWriter {
   }
 
   void write_overlap() {
-    flag(p_.overlap.dp_grad, "--overlap-grad-reduce");
-    flag(p_.overlap.dp_param, "--overlap-param-gather");
+    // Megatron-FSDP reduces beside the backward whatever it is told
+    // (megatron/core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); validate_args() refuses
+    // to gather beside the forward without that, and without sharding.
+    const bool reduces = p_.overlap.dp_grad || p_.zero > 1;
+    if (reduces && !p_.overlap.dp_grad)
+      note("Megatron's FSDP reduces beside the backward; overlap.dp_grad false is not written");
+    if (!uses_torch_fsdp()) {
+      flag(reduces, "--overlap-grad-reduce");
+      flag(reduces && p_.overlap.dp_param && p_.zero > 0, "--overlap-param-gather");
+    }
+    if (p_.zero == 1 && p_.overlap.dp_param && !reduces)
+      note(
+          "Megatron gathers parameters beside the forward only where it reduces gradients beside "
+          "the backward; overlap.dp_param is not written");
     if (p_.bucket_parameters > 0) add("--ddp-bucket-size", p_.bucket_parameters);
     // Megatron-LM's validate_args() refuses it without sequence parallelism.
     const bool overlaps = p_.tp > 1 && p_.sp;
