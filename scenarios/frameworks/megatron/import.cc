@@ -347,6 +347,8 @@ constexpr CostArgument kMegatron[] = {
 
     // The job.
     {"train_samples", "job.tokens"},
+    {"train_tokens", "job.tokens"},  // Megatron-DeepSpeed
+    {"train_iters", "job.tokens"},
     {"save", "job.checkpoint"},
     {"save_interval", "job.checkpoint", As::input(), "persistent_save_interval"},
     {"async_save", "job.checkpoint"},

@@ -1210,6 +1210,22 @@ TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
   }
 }
 
+TEST(ImportMegatron, TheFirstLimitEndsATrainingOfMegatronDeepSpeed) {
+  const auto tokens = [](const std::string& limits) {
+    return value_of(with(limits + " --global-batch-size 64"), "job.tokens");
+  };
+  EXPECT_EQ(tokens("--train-tokens 300000000000"), "300000000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000 --train-samples 439453125"), "300000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000 --train-samples 1000"), "2048000");
+  EXPECT_EQ(tokens("--train-tokens 300000000000 --train-iters 6866455"), "300000000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000000 --train-iters 50"), "6553600");
+  for (const char* none : {"--train-tokens 0", "--train-tokens $OPEN", "--train-iters $OPEN"})
+    EXPECT_EQ(tokens(none), "") << none;
+  const ImportedRun unread = with("--train-tokens 3e11 --train-samples 1000");
+  EXPECT_THAT(notes(unread), HasSubstr("--train-tokens 3e11: not read"));
+  EXPECT_EQ(value_of(unread, "job.tokens"), "2048000");
+}
+
 TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
   const std::string script = R"(case $1 in
   small|tiny) LAYERS=2 ;;
