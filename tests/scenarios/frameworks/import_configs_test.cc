@@ -948,6 +948,44 @@ TEST(ImportAxolotl, AFormatIsSwitchedOnInAnySpellingOfYaml) {
         << off;
 }
 
+TEST(ImportAxolotl, ActivationCheckpointingOfFsdpIsRecomputation) {
+  for (const char* key : {"activation_checkpointing", "fsdp_activation_checkpointing"}) {
+    const auto granularity = [&](const char* value) {
+      return value_of(import_run(axolotl(std::string("fsdp_config: {") + key + ": " + value +
+                                         ", reshard_after_forward: true}\n")),
+                      "recompute.granularity");
+    };
+    EXPECT_EQ(granularity("true"), "full") << key;
+    EXPECT_EQ(granularity("false"), "") << key;
+  }
+  EXPECT_THAT(unknown(import_run(axolotl("fsdp_config: {fsdp_checkpointing: true}\n"))),
+              HasSubstr("fsdp_checkpointing"));
+}
+
+TEST(ImportAxolotl, KernelsOfLigerAreWhatTheyFuse) {
+  const std::string plugin = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n";
+  const std::string all =
+      "liger_rms_norm: true\nliger_glu_activation: true\nliger_rope: true\n"
+      "liger_layer_norm: true\n";
+  const ImportedRun fused = import_run(axolotl(plugin + all));
+  for (const char* key : {"fused_norm", "fused_activation", "fused_rotary"})
+    EXPECT_EQ(value_of(fused, std::string("kernels.") + key), "true") << key;
+  EXPECT_EQ(value_of(fused, "kernels.loss"), "");
+  EXPECT_EQ(unknown(fused), "");
+  const ImportedRun loss = import_run(axolotl(plugin + "liger_fused_linear_cross_entropy: true\n"));
+  EXPECT_EQ(value_of(loss, "kernels.loss"), "in-place");
+  EXPECT_EQ(value_of(loss, "kernels.fused_norm"), "");
+  EXPECT_THAT(notes(loss), HasSubstr("liger_fused_linear_cross_entropy: logits"));
+  EXPECT_EQ(value_of(import_run(axolotl(plugin + "liger_rms_norm: false\n")), "kernels.fused_norm"),
+            "");
+  EXPECT_EQ(
+      value_of(import_run(axolotl(plugin + "liger_swiglu: true\n")), "kernels.fused_activation"),
+      "true");
+  const ImportedRun without = import_run(axolotl(all));
+  EXPECT_EQ(value_of(without, "kernels.fused_norm"), "");
+  EXPECT_THAT(notes(without), HasSubstr("liger_rms_norm: does nothing without"));
+}
+
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {
   const auto of = [](const std::string& optimizer, const std::string& more) {
     return import_run(axolotl("optimizer: " + optimizer + "\nbf16: true\n" + more));
