@@ -1194,6 +1194,22 @@ TEST(ImportMegatron, TheAllocatorsSettingsAreRead) {
   EXPECT_EQ(segments("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512"), "");
 }
 
+TEST(ImportMegatron, TheHostWaitsAfterEachLaunchThatBlocks) {
+  const auto waits = [](const std::string& before, const std::string& on_the_line = {}) {
+    const ImportedRun run = imported(
+        "megatron-args", before + "\n" + on_the_line + "torchrun pretrain_gpt.py " + kSmall + '\n');
+    EXPECT_EQ(unknown(run), "");
+    return value_of(run, "kernels.host_waits");
+  };
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1"), "launches");
+  EXPECT_EQ(waits("", "CUDA_LAUNCH_BLOCKING=1 "), "launches");
+  EXPECT_EQ(waits("", "env CUDA_LAUNCH_BLOCKING=1 "), "launches");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=0"), "");
+  EXPECT_EQ(waits("#export CUDA_LAUNCH_BLOCKING=1"), "");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nunset CUDA_LAUNCH_BLOCKING"), "");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nexport CUDA_LAUNCH_BLOCKING=0"), "");
+}
+
 TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
   EXPECT_EQ(value_of(with("--train-samples 1000"), "job.tokens"), "2048000");
   EXPECT_EQ(value_of(with("--train-samples 0"), "job.tokens"), "");
