@@ -237,6 +237,39 @@ TEST(ImportNemo, InterpolationsAreCalculated) {
   EXPECT_EQ(value_of(run, "cluster.nodes"), "2");
 }
 
+TEST(ImportNemo, OneNodeIsAssumedWhereTheFileDoesNotSayHowMany) {
+  std::string text = nemo("");
+  const auto at = text.find("num_nodes: 2, ");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(notes(imported("nemo", text)).find("assumed: the file does not say trainer.num_nodes"),
+            std::string::npos);
+  text.erase(at, std::string("num_nodes: 2, ").size());
+  const ImportedRun run = imported("nemo", text);
+  EXPECT_EQ(value_of(run, "cluster.nodes"), "1");
+  EXPECT_THAT(notes(run), HasSubstr("cluster.nodes: 1 is assumed: the file does not say "
+                                    "trainer.num_nodes; -s cluster.nodes=N"));
+  ImportRequest stated = request("nemo", text);
+  stated.set.emplace_back("cluster.nodes", "4");
+  EXPECT_THAT(notes(import_run(stated)), Not(HasSubstr("trainer.num_nodes")));
+  // Where one node is too small, what is assumed is said once.
+  const ImportedRun larger = imported("nemo", text + "  context_parallel_size: 16\n");
+  EXPECT_THAT(notes(larger), Not(HasSubstr("trainer.num_nodes; -s")));
+}
+
+TEST(ImportNemo, ParametersOfFp32ThatAreCastAreNotLostInSilence) {
+  const auto said = [](const std::string& model) { return notes(imported("nemo", nemo(model))); };
+  const std::string cast = "casts fp32 parameters to bf16 in each pass";
+  EXPECT_THAT(said("  megatron_amp_O2: false\n"),
+              HasSubstr("model.megatron_amp_O2 false: NeMo " + cast));
+  EXPECT_THAT(said(""), HasSubstr("NeMo 1's default megatron_amp_O2 False: NeMo " + cast));
+  EXPECT_THAT(said("  megatron_amp_O2: True\n"), Not(HasSubstr(cast)));
+  EXPECT_THAT(said("  fsdp: true\n"), Not(HasSubstr(cast)));
+  std::string wide = nemo("  megatron_amp_O2: false\n");
+  wide.replace(wide.find("precision: bf16"), std::string("precision: bf16").size(),
+               "precision: 32");
+  EXPECT_THAT(notes(imported("nemo", wide)), Not(HasSubstr("megatron_amp_O2")));
+}
+
 TEST(ImportNemo, AnInterpolationOfItselfOrOfNothingIsLeftOut) {
   const ImportedRun run = imported("nemo", nemo("  ffn_hidden_size: ${.ffn_hidden_size}\n"
                                                 "  kv_channels: ${multiply:${nothing},2}\n"
