@@ -314,6 +314,7 @@ constexpr CostArgument kMegatron[] = {
     {"apply_rope_fusion", "kernels.fused_rope", As::input(), "rope_fusion"},
     {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy"},
     {"cross_entropy_fusion_impl", "kernels.loss"},
+    {"empty_unused_memory_level", "kernels"},
     {"cuda_graph_impl", "kernels.cuda_graph"},
     {"cuda_graph_scope", "kernels.cuda_graph", As::input(), "cuda_graph_modules"},
     {"enable_cuda_graph", "kernels.cuda_graph"},

@@ -308,6 +308,18 @@ class RunDraft {
     copy_flag("cross_entropy_loss_fusion", "kernels.fused_cross_entropy");
     if (a_.flag("cross_entropy_loss_fusion") && a_.word("cross_entropy_fusion_impl") == "te")
       draft_.set_text("kernels.loss", "in-place", a_.origin("cross_entropy_fusion_impl"));
+    note_emptied_cache();
+  }
+
+  // Level 1: after the backward passes, 2: after the optimizer, too
+  // (megatron/training/training.py, train_step()).
+  void note_emptied_cache() {
+    const char* name = "empty_unused_memory_level";
+    if (a_.whole(name, 0) < 1) return;
+    draft_.note(
+        fmt::format("{}: Megatron gives PyTorch's cache back in each step; that less stays "
+                    "reserved, and the time that allocating it again takes, are left out",
+                    a_.why(name)));
   }
 
   void write_dropout(const char* name, const char* path) {

@@ -1210,6 +1210,17 @@ TEST(ImportMegatron, TheHostWaitsAfterEachLaunchThatBlocks) {
   EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nexport CUDA_LAUNCH_BLOCKING=0"), "");
 }
 
+TEST(ImportMegatron, EmptyingTheCacheIsNotLostInSilence) {
+  for (const char* level : {"0", "$OPEN"})
+    EXPECT_THAT(notes(with(std::string("--empty-unused-memory-level ") + level)),
+                Not(HasSubstr("cache")));
+  for (const char* level : {"1", "2"})
+    EXPECT_THAT(notes(with(std::string("--empty-unused-memory-level ") + level)),
+                HasSubstr(fmt::format("--empty-unused-memory-level {}: Megatron gives PyTorch's "
+                                      "cache back in each step",
+                                      level)));
+}
+
 TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
   EXPECT_EQ(value_of(with("--train-samples 1000"), "job.tokens"), "2048000");
   EXPECT_EQ(value_of(with("--train-samples 0"), "job.tokens"), "");
