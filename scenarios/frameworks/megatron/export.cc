@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "scenarios/frameworks/megatron/export_layout.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -95,6 +96,9 @@ class ArgumentWriter {
     if (on) add(name);
   }
   void note(std::string text) { result_.notes.push_back(std::move(text)); }
+  void other_model(std::string_view why) {
+    note(fmt::format("the model that these arguments train is not quite the scenario's: {}", why));
+  }
 
   void write_model() {
     add("--num-layers", m_.layers);
@@ -106,12 +110,12 @@ class ArgumentWriter {
       note("a gated GELU is written as --quick-geglu");
     }
     flag(!m_.gated && m_.activation == Activation::relu, "--squared-relu");
-    if (m_.gated && m_.activation == Activation::relu) note("Megatron has no gated ReLU");
+    if (m_.gated && m_.activation == Activation::relu) other_model("Megatron has no gated ReLU");
     if (m_.norm == Norm::rms_norm) add("--normalization RMSNorm");
     flag(!m_.tied, "--untie-embeddings-and-output-weights");
     flag(!m_.mlp_bias, "--disable-bias-linear");
     if (m_.attention_output_bias != m_.mlp_bias)
-      note("Megatron has biases in all linear layers or in none of them but the QKV one");
+      other_model("Megatron has biases in all linear layers or in none of them but the QKV one");
     if (m_.attention_bias && !m_.mlp_bias) add("--add-qkv-bias");
     add(m_.positions == Positions::learned  ? "--position-embedding-type learned_absolute"
         : m_.positions == Positions::rotary ? "--position-embedding-type rope"
@@ -123,29 +127,17 @@ class ArgumentWriter {
     constexpr int64_t kMultiple = 128;  // Megatron's default
     if (m_.vocab % (kMultiple * p_.tp) != 0) add("--make-vocab-size-divisible-by 1");
     add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
-    if (m_.parallel_block) note("Megatron has no attention beside the MLP");
-    const bool compressed = !m_.compressions.empty();
-    if (compressed)
-      note(
-          "attention to compressed keys, several residual streams and experts that a table chooses "
-          "are not written: what stands here is attention of grouped queries");
-    if (!m_.shapes.empty() || (m_.shared_values && !compressed))
-      note("Megatron's layers are all of the same sizes");
-    if (!m_.mixers.empty() || (m_.index_topk > 0 && !compressed) || m_.attention_gate)
-      note(
-          "recurrent layers, layers of one branch, gates and indexers of attention are not "
-          "written");
-    if (m_.encoder_layers > 0 || m_.bidirectional)
-      note("pretrain_gpt.py trains decoders: encoders have entry points of their own");
+    if (m_.parallel_block) other_model("Megatron has no attention beside the MLP");
+    if (p_.teacher) note("distill is not written: these arguments train without the teacher");
   }
 
   void write_attention() {
     add("--num-attention-heads", m_.heads);
     flag(m_.qk_norm, m_.qk_norm_weights == QkNormWeights::none ? "--qk-l2-norm" : "--qk-layernorm");
     if (m_.qk_norm && m_.qk_norm_weights == QkNormWeights::of_heads)
-      note("Megatron's norms of queries and keys share their weights between heads");
-    if (m_.value_norm) note("Megatron has no norm of values");
-    if (m_.branch_norms) note("Megatron has no norm at the end of attention and MLP");
+      other_model("Megatron's norms of queries and keys share their weights between heads");
+    if (m_.value_norm) other_model("Megatron has no norm of values");
+    if (m_.branch_norms) other_model("Megatron has no norm at the end of attention and MLP");
     if (m_.attention_sinks) add("--softmax-type learnable");
     if (m_.kv_rank > 0) {
       add("--multi-latent-attention");
@@ -156,8 +148,6 @@ class ArgumentWriter {
       add("--v-head-dim", m_.v_dim);
     } else {
       add("--kv-channels", m_.head_dim);
-      if (own_shape(m_).value_dim != m_.head_dim)
-        note("Megatron's values are as wide as its keys; v_head_dim is not written");
       if (m_.kv_heads != m_.heads) {
         add("--group-query-attention");
         add("--num-query-groups", m_.kv_heads);
@@ -176,7 +166,7 @@ class ArgumentWriter {
     std::string pattern;
     for (const int64_t w : m_.windows) {
       pattern += (pattern.empty() ? "[" : ",") + std::string(w > 0 ? "1" : "0");
-      if (w > 0 && w != window) note("windows of several sizes: Megatron has one");
+      if (w > 0 && w != window) other_model("windows of several sizes: Megatron has one");
     }
     add("--window-attn-skip-freq '" + pattern + "]'");
   }
@@ -189,7 +179,7 @@ class ArgumentWriter {
     add("--moe-ffn-hidden-size", m_.moe_ffn);
     if (m_.shared_ffn > 0) add("--moe-shared-expert-intermediate-size", m_.shared_ffn);
     flag(m_.shared_gate, "--moe-shared-expert-gate");
-    if (m_.expert_norms) note("Megatron has no norms of the experts' own");
+    if (m_.expert_norms) other_model("Megatron has no norms of the experts' own");
     flag(m_.router_bias, "--moe-router-enable-expert-bias");
     if (m_.router_groups > 0) add("--moe-router-num-groups", m_.router_groups);
     if (m_.router_top_groups > 0) add("--moe-router-group-topk", m_.router_top_groups);
@@ -451,7 +441,30 @@ class ArgumentWriter {
 
 }  // namespace
 
+std::string why_not_megatron(const Scenario& s) {
+  const Transformer& m = s.model;
+  if (!s.plan.trains()) return "nothing is trained: Megatron's arguments are of a training";
+  if (m.encoder_layers > 0) return "an encoder and a decoder: pretrain_gpt.py trains decoders";
+  if (m.bidirectional) return "attention to both sides: pretrain_gpt.py trains decoders";
+  if (!m.compressions.empty())
+    return "attention to compressed keys, with several residual streams: Megatron's arguments have "
+           "none";
+  if (!m.mixers.empty()) return "recurrent layers, or layers of one branch: they are not written";
+  if (m.index_topk > 0) return "attention to the keys that an indexer chooses: it is not written";
+  if (m.attention_gate) return "a gate behind attention: it is not written";
+  if (m.moe_latent > 0) return "experts of a narrower width of their own: it is not written";
+  if (!m.shapes.empty() || m.shared_values)
+    return "layers of several sizes, or without a projection of values: Megatron's arguments have "
+           "one size for all";
+  if (m.kv_rank == 0 && own_shape(m).value_dim != m.head_dim)
+    return "values narrower than keys (v_head_dim): Megatron's are as wide";
+  return {};
+}
+
 ExportedArguments export_megatron(const Scenario& scenario) {
+  if (const std::string why = why_not_megatron(scenario); !why.empty())
+    throw file_error("E130", "not supported yet: Megatron's arguments for " + why, scenario.file,
+                     "what they would train is another model, of another step");
   return ArgumentWriter(scenario).write();
 }
 
