@@ -59,7 +59,14 @@ void axolotl_batch(Importing& i) {
                              i.a.mark("micro_batch_size"), 1, {},
                              "at most 10,000,000 GPUs and sequences of a step");
   const int64_t dp = states_dp ? sharded * copies : std::max<int64_t>(1, kUsual / (tp * cp));
-  draft_cluster(i.cluster, dp * tp * cp, "the file does not say how many GPUs there are", i.draft);
+  Origin why = "the file does not say how many GPUs there are";
+  if (states_dp) {
+    why = {"", i.a.mark(i.a.given("dp_shard_size") ? "dp_shard_size" : "dp_replicate_size")};
+    for (const char* name :
+         {"dp_replicate_size", "dp_shard_size", "tensor_parallel_size", "context_parallel_size"})
+      if (i.a.given(name)) why.text += (why.text.empty() ? "" : " x ") + i.a.why(name);
+  }
+  draft_cluster(i.cluster, dp * tp * cp, why, i.draft);
   if (!states_dp)
     i.draft.note_about("cluster.nodes",
                        fmt::format("{} GPUs are assumed: the file does not say how many "

@@ -169,6 +169,12 @@ TEST(ImportNeox, TheBatchSaysHowManyReplicasThereAre) {
   EXPECT_EQ(value_of(run, "batch.global"), "64");
   EXPECT_EQ(imported("auto", neox("global_num_gpus: 24")).gpus, 24);
   EXPECT_EQ(import_failure("auto", neox("global_num_gpus: 99999999999")).codes, "E331");
+  const ImportedRun launched = imported("auto", neox("num_nodes: 4, num_gpus: 8"));
+  EXPECT_EQ(launched.gpus, 32);
+  EXPECT_THAT(notes(launched), Not(HasSubstr("GPUs are assumed")));
+  EXPECT_EQ(imported("auto", neox("num_nodes: 4, num_gpus: 8, global_num_gpus: 16")).gpus, 16);
+  EXPECT_THAT(notes(imported("auto", neox("num_nodes: -1, num_gpus: 8"))),
+              HasSubstr("8 GPUs are assumed"));
   EXPECT_EQ(
       import_failure("auto", neox("model_parallel_size: 10000000, train_micro_batch_size_per_gpu: "
                                   "4, gradient_accumulation_steps: 9999999"))
@@ -979,6 +985,15 @@ TEST(ImportAxolotl, AFormatIsSwitchedOnInAnySpellingOfYaml) {
                        "recompute.granularity"),
               "")
         << off;
+}
+
+TEST(ImportAxolotl, DegreesSayHowManyGpusThereAre) {
+  const ImportedRun run = import_run(axolotl(
+      "dp_replicate_size: 2\ndp_shard_size: 4\ncontext_parallel_size: 2\nfsdp_version: 2\n"));
+  EXPECT_EQ(run.gpus, 16);
+  EXPECT_THAT(run.scenario, HasSubstr("16 GPUs: dp_replicate_size 2 x dp_shard_size 4 x "
+                                      "context_parallel_size 2\n"));
+  EXPECT_THAT(run.scenario, Not(HasSubstr("does not say how many GPUs")));
 }
 
 TEST(ImportAxolotl, ActivationCheckpointingOfFsdpIsRecomputation) {

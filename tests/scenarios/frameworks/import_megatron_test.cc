@@ -1210,6 +1210,28 @@ TEST(ImportMegatron, TheHostWaitsAfterEachLaunchThatBlocks) {
   EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nexport CUDA_LAUNCH_BLOCKING=0"), "");
 }
 
+TEST(ImportMegatron, FilesOfMergesAreGpt2sWhereTheyAreCalledSo) {
+  std::string sizes = kSmall;
+  sizes.erase(sizes.find("--vocab-size 50257 "), std::string("--vocab-size 50257 ").size());
+  const auto run = [&](const std::string& files) {
+    return imported("megatron-args", "pretrain_gpt.py " + sizes + files + '\n');
+  };
+  const std::string type = "--tokenizer-type GPT2BPETokenizer ";
+  for (const std::string& own : {type + "--merge-file /data/bpe/merges.txt",
+                                 std::string("--merge-file $DATA/bpe/merges.txt")}) {
+    const ImportedRun assumed = run(own);
+    EXPECT_EQ(value_of(assumed, "model.vocab_size"), "50257");
+    EXPECT_THAT(notes(assumed), HasSubstr("model.vocab_size: 50257 is assumed: --merge-file"));
+  }
+  for (const std::string& known :
+       {type, type + "--merge-file a/gpt2-merges.txt",
+        std::string("--vocab-file gpt2-vocab.json --merge-file merges.txt")}) {
+    const ImportedRun said = run(known);
+    EXPECT_EQ(value_of(said, "model.vocab_size"), "50257");
+    EXPECT_THAT(notes(said), Not(HasSubstr("model.vocab_size")));
+  }
+}
+
 TEST(ImportMegatron, EmptyingTheCacheIsNotLostInSilence) {
   for (const char* level : {"0", "$OPEN"})
     EXPECT_THAT(notes(with(std::string("--empty-unused-memory-level ") + level)),
