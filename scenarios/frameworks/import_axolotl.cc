@@ -59,7 +59,14 @@ void axolotl_batch(Importing& i) {
                              i.a.mark("micro_batch_size"), 1, {},
                              "at most 10,000,000 GPUs and sequences of a step");
   const int64_t dp = states_dp ? sharded * copies : std::max<int64_t>(1, kUsual / (tp * cp));
-  draft_cluster(i.cluster, dp * tp * cp, "the file does not say how many GPUs there are", i.draft);
+  Origin why = "the file does not say how many GPUs there are";
+  if (states_dp) {
+    why = {"", i.a.mark(i.a.given("dp_shard_size") ? "dp_shard_size" : "dp_replicate_size")};
+    for (const char* name :
+         {"dp_replicate_size", "dp_shard_size", "tensor_parallel_size", "context_parallel_size"})
+      if (i.a.given(name)) why.text += (why.text.empty() ? "" : " x ") + i.a.why(name);
+  }
+  draft_cluster(i.cluster, dp * tp * cp, why, i.draft);
   if (!states_dp)
     i.draft.note_about("cluster.nodes",
                        fmt::format("{} GPUs are assumed: the file does not say how many "
@@ -220,6 +227,9 @@ void axolotl_optimizer(Importing& i) {
 
 void axolotl_recompute(Importing& i) {
   const char* name = "gradient_checkpointing";
+  // Accelerate's FSDP then checkpoints each layer (utils/trainer.py, setup_fsdp_envs()).
+  const char* of_fsdp = "fsdp_config.activation_checkpointing";
+  if (i.a.flag(of_fsdp)) i.draft.set_text("recompute.granularity", "full", i.a.origin(of_fsdp));
   const std::string word = lower_case(i.a.word(name, "false"));
   if (truth(word) == false) return;
   i.draft.set_text("recompute.granularity", "full", i.a.origin(name));
@@ -234,6 +244,40 @@ void axolotl_kernels(Importing& i) {
                      i.a.origin(word.empty() ? "flash_attention" : "attn_implementation"));
   else if (word == "eager")
     i.draft.set_text("kernels.attention", "unfused", i.a.origin("attn_implementation"));
+}
+
+// Kernels of Liger-Kernel that axolotl's plugin puts in place of transformers' operators
+// (src/axolotl/integrations/liger/plugin.py).
+struct LigerKernel {
+  const char* name;
+  const char* path;
+  std::string_view value;
+  std::string_view remark{};
+};
+constexpr LigerKernel kLiger[] = {
+    {"liger_rms_norm", "kernels.fused_norm", "true"},
+    {"liger_glu_activation", "kernels.fused_activation", "true"},
+    {"liger_rope", "kernels.fused_rotary", "true"},
+    // transformers' ForCausalLMLoss (loss/loss_utils.py) converts them first.
+    {"liger_cross_entropy", "kernels.loss", "in-place",
+     "the copy of the logits in fp32 that transformers makes before it is left out"},
+    {"liger_fused_linear_cross_entropy", "kernels.loss", "in-place",
+     "logits, of which it makes a part at a time, count as a whole"},
+};
+
+void axolotl_liger(Importing& i) {
+  const bool has_plugin = std::ranges::any_of(
+      i.a.words("plugins"), [](const std::string& p) { return p.ends_with("LigerPlugin"); });
+  for (const LigerKernel& k : kLiger) {
+    if (!i.a.flag(k.name)) continue;
+    if (!has_plugin) {
+      i.draft.note(fmt::format("{}: does nothing without axolotl.integrations.liger.LigerPlugin",
+                               i.a.why(k.name)));
+      continue;
+    }
+    i.draft.set(k.path, std::string(k.value), i.a.origin(k.name));
+    if (!k.remark.empty()) i.draft.note(fmt::format("{}: {}", i.a.why(k.name), k.remark));
+  }
 }
 
 constexpr CostArgument kAxolotl[] = {
@@ -268,6 +312,16 @@ constexpr CostArgument kAxolotl[] = {
      "fsdp_config.fsdp_reshard_after_forward"},
     {"fsdp_config.offload_params", "offload.parameters", As::input(),
      "fsdp_config.fsdp_offload_params"},
+    {"fsdp_config.activation_checkpointing", "recompute.granularity", As::input(),
+     "fsdp_config.fsdp_activation_checkpointing"},
+    {"fsdp_config.forward_prefetch", "overlap.fsdp_prefetch", As::left_out("false"),
+     "fsdp_config.fsdp_forward_prefetch"},
+    {"fsdp_config.backward_prefetch", "overlap.fsdp_prefetch",
+     As::left_out("BACKWARD_PRE|backward_pre"), "fsdp_config.fsdp_backward_prefetch"},
+    {"fsdp_config.limit_all_gathers", "overlap.fsdp_prefetch", As::left_out("true"),
+     "fsdp_config.fsdp_limit_all_gathers"},
+    {"fsdp_config.mixed_precision_policy", "precision.preset", As::left_out("bf16"),
+     "fsdp_config.fsdp_mixed_precision_policy"},
     {"bf16", "precision.preset", As::code(axolotl_precision), "bfloat16"},
     {"fp16", "precision.preset", As::input(), "float16"},
     {"fp8", "precision.preset"},
@@ -277,7 +331,13 @@ constexpr CostArgument kAxolotl[] = {
     {"attn_implementation", "kernels.attention", As::code(axolotl_kernels)},
     {"flash_attention", "kernels.attention"},
     {"sdp_attention", "kernels.attention"},
-    {"liger_fused_linear_cross_entropy", "kernels.loss", As::left_out("false")},
+    {"plugins", "kernels", As::code(axolotl_liger)},
+    {"liger_rms_norm", "kernels.fused_norm"},
+    {"liger_glu_activation", "kernels.fused_activation", As::input(), "liger_swiglu"},
+    {"liger_rope", "kernels.fused_rotary"},
+    {"liger_cross_entropy", "kernels.loss"},
+    {"liger_fused_linear_cross_entropy", "kernels.loss"},
+    {"liger_rms_norm_gated", "kernels", As::left_out("false")},  // of recurrent layers
     {"torch_compile", "kernels", As::left_out("false")},
     {"activation_offloading", "offload", As::left_out("false")},
 };

@@ -132,6 +132,14 @@ class NemoFile {
     if (!all_devices_.empty())
       draft.note_about("cluster.node",
                        fmt::format("{} means all GPUs of a node, 8 are assumed", all_devices_));
+    note_casts(draft);
+    // Lightning's default is one; who starts a job of many nodes may say so on the command line.
+    const bool is_said = has("nnodes") || std::ranges::any_of(draft.notes(), [](const auto& note) {
+                           return note.starts_with("cluster.nodes: ");
+                         });
+    if (!is_said)
+      draft.note_about("cluster.nodes",
+                       "1 is assumed: the file does not say trainer.num_nodes; -s cluster.nodes=N");
     if (!parallel_ || !of_falcon_) return;
     draft.set("model.parallel_attn", true, {parallel_->written, parallel_->value.mark});
     draft.set("model.shared_input_norm", !two_norms_, {parallel_->written, parallel_->value.mark});
@@ -142,6 +150,21 @@ class NemoFile {
     for (const NemoName& n : kNemoNames)
       if (n.nemo == name) return n.megatron;
     return {};
+  }
+
+  // Without megatron_amp_O2 NeMo 1 has parameters of fp32, and autocast makes them narrow wherever
+  // they are multiplied (megatron_base_model.py, build_model_parallel_config: enable_autocast).
+  // FSDP, which gathers them narrow, needs it so.
+  void note_casts(ScenarioDraft& draft) const {
+    if (newer_ || (!has("bf16") && !has("fp16")) || has("use_torch_fsdp2")) return;
+    if (level_2_ && truth(level_2_->value.text) == true) return;
+    const char* narrow = has("bf16") ? "bf16" : "fp16";
+    draft.note(
+        fmt::format("{}: NeMo casts fp32 parameters to {} in each pass, which is not modelled; "
+                    "parameters in {} beside an fp32 copy are forecast",
+                    level_2_ ? fmt::format("{} {}", level_2_->written, level_2_->value.text)
+                             : "NeMo 1's default megatron_amp_O2 False",
+                    narrow, narrow));
   }
 
   static bool is_null(const Argument& a) {
@@ -218,6 +241,11 @@ class NemoFile {
     if (n == "model.transformer_engine" || n == "model.mcore_gpt" || n == "model.mcore_bert" ||
         n == "model.mcore_t5") {
       (truth(v) == true ? engine_ : own_layers_) = a;
+      ignore(a);
+      return true;
+    }
+    if (n == "model.megatron_amp_O2") {
+      if (!is_null(a)) level_2_ = a;
       ignore(a);
       return true;
     }
@@ -433,6 +461,7 @@ class NemoFile {
   std::set<std::string, std::less<>> names_;  // of all_
   bool newer_ = false;
   bool sees_ = false;                 // with an encoder of images, whose sizes are in another file
+  std::optional<Argument> level_2_;   // of mixed precision
   std::string all_devices_;           // what says that all GPUs of a node are taken
   bool of_falcon_ = false;            // layers that may stand side by side; no others read that
   std::optional<Argument> parallel_;  // what says that attention and MLP stand side by side

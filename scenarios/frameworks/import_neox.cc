@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -299,7 +300,23 @@ void neox_batch(Importing& i) {
   const int64_t micro = std::max<int64_t>(1, given.micro),
                 steps = std::max<int64_t>(1, given.steps);
   const char* all = i.a.given("global_num_gpus") ? "global_num_gpus" : "world_size";
-  const int64_t gpus = neox_size(i, all, 0);
+  int64_t gpus = neox_size(i, all, 0);
+  Origin of_gpus = i.a.origin(all);
+  // What DeepSpeed's launcher is told (megatron/neox_arguments/deepspeed_args.py): -1 and null are
+  // all that there are.
+  std::optional<int64_t> each;
+  const auto told = [&](const char* name) {
+    return i.a.word(name).starts_with('-') ? 0 : i.a.whole(name, 0);
+  };
+  if (const int64_t nodes = told("num_nodes"), of_node = told("num_gpus");
+      gpus == 0 && nodes > 0 && of_node > 0) {
+    if (nodes > kMostOfNeox / of_node) return i.a.refuse("num_nodes", "is too large");
+    gpus = nodes * of_node;
+    each = of_node;
+    of_gpus = {fmt::format("{} x {}", i.a.why("num_nodes"), i.a.why("num_gpus")),
+               i.a.mark("num_nodes")};
+    all = "num_nodes";
+  }
   if (i.in.problems.any()) return;
   const auto refuse = [&](const std::string& message, const char* at, const char* help) {
     i.in.problems.add("E332", message, i.a.mark(at), 1, {}, help);
@@ -317,7 +334,7 @@ void neox_batch(Importing& i) {
   Origin why = "the file does not say how many GPUs there are";
   if (gpus > 0) {
     dp = gpus / (tp * pp);
-    why = i.a.origin(all);
+    why = of_gpus;
   } else if (given.global > 0 && given.micro > 0) {
     dp = std::max<int64_t>(1, given.global / (micro * steps));
     why = {"train_batch_size = micro batch x accumulation x replicas",
@@ -335,7 +352,7 @@ void neox_batch(Importing& i) {
                               "on each of {} replicas",
                               batch.global, batch.micro, batch.steps, dp),
                   "train_batch_size", "train_batch_size = micro batch x accumulation x replicas");
-  draft_cluster(i.cluster, dp * tp * pp, why, i.draft);
+  draft_cluster(i.cluster, dp * tp * pp, why, i.draft, each);
   i.draft.set("parallel.tp", tp, i.a.origin("model_parallel_size"));
   i.draft.set("parallel.pp", pp, i.a.origin("pipe_parallel_size"));
   const Origin of_micro =
@@ -503,6 +520,8 @@ constexpr CostArgument kNeox[] = {
     {"gradient_accumulation_steps", "batch.global", As::input(), "gas"},  // of Pythia's files
     {"global_num_gpus", "cluster.nodes"},
     {"world_size", "cluster.nodes"},
+    {"num_nodes", "cluster.nodes"},
+    {"num_gpus", "cluster.nodes"},
     {"seq_length", "batch.seq", As::whole().needed()},
     {"sequence_parallel", "parallel.sp", As::code(neox_sequence)},
 

@@ -39,7 +39,8 @@ void add_export(CLI::App& app, Arguments& args, Command& chosen) {
   sub->footer(
       "KIND:\n"
       "  megatron-args  the command line that makes Megatron-LM train the scenario\n\n"
-      "What Megatron cannot be told is said on standard error. Data and tokenizer, of which a\n"
+      "What Megatron cannot be told is said on standard error; a model that pretrain_gpt.py\n"
+      "does not train, such as one with an encoder, is refused. Data and tokenizer, of which a\n"
       "scenario says nothing, are mock ones: stepcast export megatron-args run.yaml -o train.sh");
   sub->add_option("KIND", args.kind, "megatron-args")->required()->option_text(" ");
   add_scenario(sub, args);

@@ -155,12 +155,16 @@ void SearchFolder::write(const SearchAnswer& answer, const std::string& search) 
       auto resolved = documents[i].try_resolve();
       const Scenario* scenario = std::get_if<Scenario>(&resolved);
       if (scenario == nullptr) continue;
-      write_file(file + ".megatron-args", export_megatron(*scenario).text);
       const auto write_or_say = [&](const char* end, const std::optional<std::string>& text,
                                     const std::string& why) {
         if (text) return write_file(file + end, *text);
         left_out += file + end + ": " + why + '\n';
       };
+      const std::string no_megatron = why_not_megatron(*scenario);
+      write_or_say(
+          ".megatron-args",
+          no_megatron.empty() ? std::optional(export_megatron(*scenario).text) : std::nullopt,
+          no_megatron);
       write_or_say(".torchtitan.toml", torchtitan_layout(*scenario), why_not_torchtitan(*scenario));
       write_or_say(".nemo-overrides", nemo_overrides(*scenario), why_not_nemo(*scenario));
     }

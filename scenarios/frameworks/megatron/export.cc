@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "scenarios/frameworks/megatron/export_layout.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -70,12 +71,17 @@ class ArgumentWriter {
       std::erase_if(said, [](std::string_view key) {
         return key == "schedule.p2p" || key == "overlap.pp_p2p";
       });
+    // Its kind has a note of its own, and only PyTorch's keeps parameters gathered.
+    if (p_.zero == 3) said.emplace_back("parallel.fsdp");
+    if (uses_torch_fsdp()) said.emplace_back("parallel.reshard_after_forward");
     // Without a capacity nothing is padded to it.
     if (!p_.moe.pad_to_capacity) std::erase(said, "moe.pad_to_capacity");
     for (const std::string& stated : stated_beside(s_, said)) note(stated + " is not written");
     std::string text = "#!/bin/bash\n";
     for (const std::string& n : result_.notes) text += "# " + n + '\n';
-    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
+    // validate_args() asks for one connection beside tensor or context parallelism, and refuses it
+    // beside FSDP.
+    text += p_.zero < 2 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n" : "\n";
     text += fmt::format("torchrun --nproc_per_node {} --nnodes {} pretrain_gpt.py",
                         std::min(per_node, world), (world + per_node - 1) / per_node);
     for (const std::string& line : lines_) text += " \\\n  " + line;
@@ -90,6 +96,9 @@ class ArgumentWriter {
     if (on) add(name);
   }
   void note(std::string text) { result_.notes.push_back(std::move(text)); }
+  void other_model(std::string_view why) {
+    note(fmt::format("the model that these arguments train is not quite the scenario's: {}", why));
+  }
 
   void write_model() {
     add("--num-layers", m_.layers);
@@ -101,12 +110,12 @@ class ArgumentWriter {
       note("a gated GELU is written as --quick-geglu");
     }
     flag(!m_.gated && m_.activation == Activation::relu, "--squared-relu");
-    if (m_.gated && m_.activation == Activation::relu) note("Megatron has no gated ReLU");
+    if (m_.gated && m_.activation == Activation::relu) other_model("Megatron has no gated ReLU");
     if (m_.norm == Norm::rms_norm) add("--normalization RMSNorm");
     flag(!m_.tied, "--untie-embeddings-and-output-weights");
     flag(!m_.mlp_bias, "--disable-bias-linear");
     if (m_.attention_output_bias != m_.mlp_bias)
-      note("Megatron has biases in all linear layers or in none of them but the QKV one");
+      other_model("Megatron has biases in all linear layers or in none of them but the QKV one");
     if (m_.attention_bias && !m_.mlp_bias) add("--add-qkv-bias");
     add(m_.positions == Positions::learned  ? "--position-embedding-type learned_absolute"
         : m_.positions == Positions::rotary ? "--position-embedding-type rope"
@@ -118,29 +127,17 @@ class ArgumentWriter {
     constexpr int64_t kMultiple = 128;  // Megatron's default
     if (m_.vocab % (kMultiple * p_.tp) != 0) add("--make-vocab-size-divisible-by 1");
     add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
-    if (m_.parallel_block) note("Megatron has no attention beside the MLP");
-    const bool compressed = !m_.compressions.empty();
-    if (compressed)
-      note(
-          "attention to compressed keys, several residual streams and experts that a table chooses "
-          "are not written: what stands here is attention of grouped queries");
-    if (!m_.shapes.empty() || (m_.shared_values && !compressed))
-      note("Megatron's layers are all of the same sizes");
-    if (!m_.mixers.empty() || (m_.index_topk > 0 && !compressed) || m_.attention_gate)
-      note(
-          "recurrent layers, layers of one branch, gates and indexers of attention are not "
-          "written");
-    if (m_.encoder_layers > 0 || m_.bidirectional)
-      note("pretrain_gpt.py trains decoders: encoders have entry points of their own");
+    if (m_.parallel_block) other_model("Megatron has no attention beside the MLP");
+    if (p_.teacher) note("distill is not written: these arguments train without the teacher");
   }
 
   void write_attention() {
     add("--num-attention-heads", m_.heads);
     flag(m_.qk_norm, m_.qk_norm_weights == QkNormWeights::none ? "--qk-l2-norm" : "--qk-layernorm");
     if (m_.qk_norm && m_.qk_norm_weights == QkNormWeights::of_heads)
-      note("Megatron's norms of queries and keys share their weights between heads");
-    if (m_.value_norm) note("Megatron has no norm of values");
-    if (m_.branch_norms) note("Megatron has no norm at the end of attention and MLP");
+      other_model("Megatron's norms of queries and keys share their weights between heads");
+    if (m_.value_norm) other_model("Megatron has no norm of values");
+    if (m_.branch_norms) other_model("Megatron has no norm at the end of attention and MLP");
     if (m_.attention_sinks) add("--softmax-type learnable");
     if (m_.kv_rank > 0) {
       add("--multi-latent-attention");
@@ -151,8 +148,6 @@ class ArgumentWriter {
       add("--v-head-dim", m_.v_dim);
     } else {
       add("--kv-channels", m_.head_dim);
-      if (own_shape(m_).value_dim != m_.head_dim)
-        note("Megatron's values are as wide as its keys; v_head_dim is not written");
       if (m_.kv_heads != m_.heads) {
         add("--group-query-attention");
         add("--num-query-groups", m_.kv_heads);
@@ -171,7 +166,7 @@ class ArgumentWriter {
     std::string pattern;
     for (const int64_t w : m_.windows) {
       pattern += (pattern.empty() ? "[" : ",") + std::string(w > 0 ? "1" : "0");
-      if (w > 0 && w != window) note("windows of several sizes: Megatron has one");
+      if (w > 0 && w != window) other_model("windows of several sizes: Megatron has one");
     }
     add("--window-attn-skip-freq '" + pattern + "]'");
   }
@@ -184,7 +179,7 @@ class ArgumentWriter {
     add("--moe-ffn-hidden-size", m_.moe_ffn);
     if (m_.shared_ffn > 0) add("--moe-shared-expert-intermediate-size", m_.shared_ffn);
     flag(m_.shared_gate, "--moe-shared-expert-gate");
-    if (m_.expert_norms) note("Megatron has no norms of the experts' own");
+    if (m_.expert_norms) other_model("Megatron has no norms of the experts' own");
     flag(m_.router_bias, "--moe-router-enable-expert-bias");
     if (m_.router_groups > 0) add("--moe-router-num-groups", m_.router_groups);
     if (m_.router_top_groups > 0) add("--moe-router-group-topk", m_.router_top_groups);
@@ -227,17 +222,7 @@ class ArgumentWriter {
       add("--expert-tensor-parallel-size", p_.etp);
     }
     flag(p_.sp, "--sequence-parallel");
-    if (p_.zero == 1) {
-      add("--use-distributed-optimizer");
-    } else if (p_.zero > 1) {
-      add("--use-megatron-fsdp");
-      add(p_.zero == 2 ? "--data-parallel-sharding-strategy optim_grads"
-                       : "--data-parallel-sharding-strategy optim_grads_params");
-    }
-    if (p_.zero == 1 && p_.zero_exchange != ZeroExchange::scatter)
-      note(
-          "Megatron's distributed optimizer scatters gradients; parallel.zero_exchange is not "
-          "written");
+    write_sharding();
     if (p_.dp_replicate > 1) add("--num-distributed-optimizer-instances", p_.dp_replicate);
     if (p_.offload.optimizer > 0) {
       add("--optimizer-cpu-offload");
@@ -246,6 +231,35 @@ class ArgumentWriter {
     if (p_.offload.parameters) note("Megatron keeps parameters on the GPU");
     if (p_.offload.activation_layers > 0)
       add("--cpu-offloading-num-layers", p_.offload.activation_layers);
+  }
+
+  // PyTorch's FSDP2, of which Megatron-LM's validate_args() (megatron/training/arguments.py)
+  // refuses what stands here.
+  bool uses_torch_fsdp() const {
+    return p_.zero == 3 && p_.sharding.fsdp2() && p_.pp == 1 && p_.ep == 1 &&
+           p_.dp_replicate == 1 && !m_.tied && p_.offload.optimizer == 0 &&
+           p_.precision.params != DType::fp16 && p_.precision.moments == DType::fp32 &&
+           !p_.precision.low_params && !p_.kernels.gradient_accumulation_fusion;
+  }
+
+  void write_sharding() {
+    if (p_.zero == 1 && p_.zero_exchange != ZeroExchange::scatter)
+      note(
+          "Megatron's distributed optimizer scatters gradients; parallel.zero_exchange is not "
+          "written");
+    if (uses_torch_fsdp()) {
+      add("--use-torch-fsdp2");
+      return flag(!p_.sharding.reshard_after_forward, "--torch-fsdp2-no-reshard-after-forward");
+    }
+    flag(p_.zero > 0, "--use-distributed-optimizer");
+    if (p_.zero < 2) return;
+    add("--use-megatron-fsdp");
+    add(p_.zero == 2 ? "--data-parallel-sharding-strategy optim_grads"
+                     : "--data-parallel-sharding-strategy optim_grads_params");
+    // validate_args() refuses other formats beside it.
+    add("--ckpt-format fsdp_dtensor");
+    if (p_.zero == 3 && (p_.sharding.copied_out || p_.sharding.wide))
+      note("Megatron runs this with a sharding of its own, which parallel.fsdp megatron forecasts");
   }
 
   void write_stages() {
@@ -317,8 +331,9 @@ class ArgumentWriter {
                       name_of(p.reduce)));
     if (p.gradients != DType::fp32 && p.gradients != p.params)
       note("Megatron keeps gradients in fp32 or in the format of the parameters");
+    // validate_args() refuses an optimizer on the host without it.
+    flag(p.moments != DType::fp32 || p_.offload.optimizer > 0, "--use-precision-aware-optimizer");
     if (p.moments != DType::fp32) {
-      add("--use-precision-aware-optimizer");
       add("--exp-avg-dtype " + std::string(name_of(p.moments)));
       add("--exp-avg-sq-dtype " + std::string(name_of(p.moments)));
     }
@@ -340,8 +355,20 @@ class ArgumentWriter {
   }
 
   void write_overlap() {
-    flag(p_.overlap.dp_grad, "--overlap-grad-reduce");
-    flag(p_.overlap.dp_param, "--overlap-param-gather");
+    // Megatron-FSDP reduces beside the backward whatever it is told
+    // (megatron/core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); validate_args() refuses
+    // to gather beside the forward without that, and without sharding.
+    const bool reduces = p_.overlap.dp_grad || p_.zero > 1;
+    if (reduces && !p_.overlap.dp_grad)
+      note("Megatron's FSDP reduces beside the backward; overlap.dp_grad false is not written");
+    if (!uses_torch_fsdp()) {
+      flag(reduces, "--overlap-grad-reduce");
+      flag(reduces && p_.overlap.dp_param && p_.zero > 0, "--overlap-param-gather");
+    }
+    if (p_.zero == 1 && p_.overlap.dp_param && !reduces)
+      note(
+          "Megatron gathers parameters beside the forward only where it reduces gradients beside "
+          "the backward; overlap.dp_param is not written");
     if (p_.bucket_parameters > 0) add("--ddp-bucket-size", p_.bucket_parameters);
     // Megatron-LM's validate_args() refuses it without sequence parallelism.
     const bool overlaps = p_.tp > 1 && p_.sp;
@@ -414,7 +441,30 @@ class ArgumentWriter {
 
 }  // namespace
 
+std::string why_not_megatron(const Scenario& s) {
+  const Transformer& m = s.model;
+  if (!s.plan.trains()) return "nothing is trained: Megatron's arguments are of a training";
+  if (m.encoder_layers > 0) return "an encoder and a decoder: pretrain_gpt.py trains decoders";
+  if (m.bidirectional) return "attention to both sides: pretrain_gpt.py trains decoders";
+  if (!m.compressions.empty())
+    return "attention to compressed keys, with several residual streams: Megatron's arguments have "
+           "none";
+  if (!m.mixers.empty()) return "recurrent layers, or layers of one branch: they are not written";
+  if (m.index_topk > 0) return "attention to the keys that an indexer chooses: it is not written";
+  if (m.attention_gate) return "a gate behind attention: it is not written";
+  if (m.moe_latent > 0) return "experts of a narrower width of their own: it is not written";
+  if (!m.shapes.empty() || m.shared_values)
+    return "layers of several sizes, or without a projection of values: Megatron's arguments have "
+           "one size for all";
+  if (m.kv_rank == 0 && own_shape(m).value_dim != m.head_dim)
+    return "values narrower than keys (v_head_dim): Megatron's are as wide";
+  return {};
+}
+
 ExportedArguments export_megatron(const Scenario& scenario) {
+  if (const std::string why = why_not_megatron(scenario); !why.empty())
+    throw file_error("E130", "not supported yet: Megatron's arguments for " + why, scenario.file,
+                     "what they would train is another model, of another step");
   return ArgumentWriter(scenario).write();
 }
 

@@ -314,6 +314,7 @@ constexpr CostArgument kMegatron[] = {
     {"apply_rope_fusion", "kernels.fused_rope", As::input(), "rope_fusion"},
     {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy"},
     {"cross_entropy_fusion_impl", "kernels.loss"},
+    {"empty_unused_memory_level", "kernels"},
     {"cuda_graph_impl", "kernels.cuda_graph"},
     {"cuda_graph_scope", "kernels.cuda_graph", As::input(), "cuda_graph_modules"},
     {"enable_cuda_graph", "kernels.cuda_graph"},
@@ -347,6 +348,8 @@ constexpr CostArgument kMegatron[] = {
 
     // The job.
     {"train_samples", "job.tokens"},
+    {"train_tokens", "job.tokens"},  // Megatron-DeepSpeed
+    {"train_iters", "job.tokens"},
     {"save", "job.checkpoint"},
     {"save_interval", "job.checkpoint", As::input(), "persistent_save_interval"},
     {"async_save", "job.checkpoint"},
@@ -478,10 +481,11 @@ std::span<const CostArgument> megatron_arguments() {
 void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft) {
   // The second is the newer name.
   const bool allocator = name == "PYTORCH_CUDA_ALLOC_CONF" || name == "PYTORCH_ALLOC_CONF";
-  constexpr std::array<std::string_view, 7> kPrefixes{"NCCL_",
+  constexpr std::array<std::string_view, 8> kPrefixes{"NCCL_",
                                                       "TORCH_NCCL_",
                                                       "NVTE_",
                                                       "CUDA_DEVICE_MAX_",
+                                                      "CUDA_LAUNCH_BLOCKING",
                                                       "NVLINK_",
                                                       "PYTORCH_CUDA_ALLOC_CONF",
                                                       "PYTORCH_ALLOC_CONF"};
@@ -491,6 +495,8 @@ void draft_environment(const std::string& name, const std::string& value, Scenar
   draft.set(fmt::format("env.{}", name), yaml_text(value), "");
   if (name == "NCCL_NVLS_ENABLE" && value == "0")
     draft.set("cluster.node.intra.sharp", false, fmt::format("{} 0", name));
+  if (name == "CUDA_LAUNCH_BLOCKING" && value != "0" && !value.empty())
+    draft.set_text("kernels.host_waits", "launches", fmt::format("{} {}", name, value));
   // "max_split_size_mb:512,expandable_segments:True"
   std::string settings = ',' + lower_case(value) + ',';
   std::erase(settings, ' ');
@@ -520,7 +526,14 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
     }
   }
   draft_all(in, arguments, program, cluster, draft, counts);
-  for (const auto& [name, value] : environment) draft_environment(name, value, draft);
+  // The last value of a variable counts.
+  std::map<std::string_view, std::string_view> last;
+  for (const auto& [name, value] : environment) last[name] = value;
+  for (const auto& [name, value] : environment)
+    if (const auto v = last.find(name); v != last.end()) {
+      draft_environment(name, std::string(v->second), draft);
+      last.erase(v);
+    }
 }
 
 void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,

@@ -365,12 +365,19 @@ class LayoutDraft {
     return true;
   }
 
+  // PyTorch's FSDP2 and Megatron-FSDP (megatron/core/distributed/fsdp/src/megatron_fsdp/
+  // megatron_fsdp.py) reduce gradients beside the backward without --overlap-grad-reduce, too.
+  void write_reduction(const Origin& why) {
+    if (!a_.flag("overlap_grad_reduce")) draft_.set("overlap.dp_grad", true, why);
+  }
+
   void write_sharding() {
     std::string zero = a_.flag("use_distributed_optimizer") ? "1" : "0";
     Origin why = a_.origin("use_distributed_optimizer", "");
     if (a_.flag("use_torch_fsdp2")) {
       zero = "3";
       why = a_.origin("use_torch_fsdp2");
+      write_reduction(why);
       if (!a_.flag("torch_fsdp2_reshard_after_forward", true))
         draft_.set("parallel.reshard_after_forward", false,
                    a_.origin("torch_fsdp2_reshard_after_forward"));
@@ -384,6 +391,7 @@ class LayoutDraft {
       zero = fmt::format("{}", found - std::begin(names));
       why = a_.origin("use_megatron_fsdp");
       if (zero == "3") draft_.set_text("parallel.fsdp", "megatron", why);
+      if (zero == "2" || zero == "3") write_reduction(why);
       if (a_.given("data_parallel_sharding_strategy"))
         why.text += fmt::format(", {}", a_.why("data_parallel_sharding_strategy"));
     }

@@ -12,6 +12,7 @@
 #include "scenarios/frameworks/megatron/hybrid_pattern.h"
 #include "scenarios/frameworks/megatron/parts.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -364,13 +365,16 @@ class ModelDraft {
       for (const auto& [name, count] :
            {std::pair{"GPT2BPETokenizer", kGpt2}, std::pair{"BertWordPieceLowerCase", kBert},
             std::pair{"BertWordPieceCase", kBertCased}})
-        if (type == name) return Words{count, a_.origin("tokenizer_type")};
+        if (type == name)
+          return Words{count, a_.origin("tokenizer_type"),
+                       count == kGpt2 ? merges_of_unknown_size() : std::string()};
       if (type == "Llama2Tokenizer")
         return Words{kLlama2, "",
                      fmt::format("{}: Llama 2's has as many", a_.why("tokenizer_type"))};
       return {};
     }
-    if (a_.given("merge_file")) return Words{kGpt2, a_.origin("merge_file")};
+    if (a_.given("merge_file"))
+      return Words{kGpt2, a_.origin("merge_file"), merges_of_unknown_size()};
     switch (sizes_.program.does.trains) {
       case Trains::encoder:
       case Trains::encoder_decoder: return Words{kBert, sizes_.program.called};
@@ -379,6 +383,16 @@ class ModelDraft {
         return {};
       default: return {};
     }
+  }
+
+  // GPT-2's kind of tokenizer has the words of its files (Megatron-LM core_v0.12.0,
+  // megatron/training/tokenizer/gpt2_tokenization.py), which are GPT-2's where they are called so.
+  std::string merges_of_unknown_size() const {
+    const auto of_gpt2 = [&](const char* file) {
+      return lower_case(a_.word(file)).find("gpt2") != std::string::npos;
+    };
+    if (!a_.given("merge_file") || of_gpt2("merge_file") || of_gpt2("vocab_file")) return {};
+    return fmt::format("{}: GPT-2's vocabulary has as many", a_.why("merge_file"));
   }
 
   void write_vocabulary() {

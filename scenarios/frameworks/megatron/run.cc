@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/megatron/parts.h"
 #include "scenarios/schema/keys.h"
+#include "sim/saturating.h"
 
 namespace stepcast {
 namespace {
@@ -304,6 +308,18 @@ class RunDraft {
     copy_flag("cross_entropy_loss_fusion", "kernels.fused_cross_entropy");
     if (a_.flag("cross_entropy_loss_fusion") && a_.word("cross_entropy_fusion_impl") == "te")
       draft_.set_text("kernels.loss", "in-place", a_.origin("cross_entropy_fusion_impl"));
+    note_emptied_cache();
+  }
+
+  // Level 1: after the backward passes, 2: after the optimizer, too
+  // (megatron/training/training.py, train_step()).
+  void note_emptied_cache() {
+    const char* name = "empty_unused_memory_level";
+    if (a_.whole(name, 0) < 1) return;
+    draft_.note(
+        fmt::format("{}: Megatron gives PyTorch's cache back in each step; that less stays "
+                    "reserved, and the time that allocating it again takes, are left out",
+                    a_.why(name)));
   }
 
   void write_dropout(const char* name, const char* path) {
@@ -324,24 +340,42 @@ class RunDraft {
     draft_.set_text("kernels.cuda_graph", step ? "step" : "layer", a_.origin(by));
   }
 
-  // --train-samples states how long it trains; --train-iters is often that of a trial, and is no
-  // length of a training to reckon days and dollars with.
+  // A limit of the training, in tokens; without an argument of it, or of one that cannot be read,
+  // none.
+  struct Limit {
+    int64_t tokens;
+    Origin why;
+  };
+  std::optional<Limit> limit(const char* name, int64_t tokens_of_each, const std::string& each) {
+    if (!a_.given(name) || tokens_of_each < 1) return {};
+    const std::optional<int64_t> n = a_.count(name);
+    if (n == 0) return {};
+    if (!n || *n > std::numeric_limits<int64_t>::max() / tokens_of_each) {
+      draft_.note(fmt::format("{}: not read as a number; job.tokens says how long the training is",
+                              a_.why(name)));
+      return {};
+    }
+    return Limit{*n * tokens_of_each, {a_.why(name) + each, a_.mark(name)}};
+  }
+
+  // --train-samples states how long it trains; --train-iters is often that of a trial, and by
+  // itself no length of a training to reckon days and dollars with.  Megatron-DeepSpeed stops at
+  // the first limit, also of tokens (megatron/training.py, train()).
   void write_tokens() {
-    if (!a_.given("train_samples")) return;
     const bool decodes =
         (s_.encodes_and_decodes || s_.sees_images) && a_.given("decoder_seq_length");
     const char* of_tokens = decodes ? "decoder_seq_length" : "seq_length";
     const int64_t seq = a_.whole(of_tokens, 0);
-    const std::optional<int64_t> samples = a_.count("train_samples");
-    if (seq < 1 || samples == 0) return;
-    if (!samples || *samples > std::numeric_limits<int64_t>::max() / seq)
-      return draft_.note(
-          fmt::format("{}: not read as a number of samples; job.tokens says how long "
-                      "the training is",
-                      a_.why("train_samples")));
-    draft_.set("job.tokens", *samples * seq,
-               {fmt::format("{} x {}", a_.why("train_samples"), a_.why(of_tokens)),
-                a_.mark("train_samples")});
+    const std::string of_samples = fmt::format(" x {}", a_.why(of_tokens));
+    std::optional<Limit> first = limit("train_tokens", 1, {});
+    const auto ends_at = [&](std::optional<Limit> other) {
+      if (other && (!first || other->tokens < first->tokens)) first = std::move(other);
+    };
+    ends_at(limit("train_samples", seq, of_samples));
+    if (first && a_.given("train_tokens") && a_.given("global_batch_size"))
+      ends_at(limit("train_iters", saturating_product(a_.whole("global_batch_size", 0), seq),
+                    fmt::format(" x {}{}", a_.why("global_batch_size"), of_samples)));
+    if (first) draft_.set("job.tokens", first->tokens, first->why);
   }
 
   void write_job() {

@@ -21,10 +21,21 @@ namespace {
 
 // Arguments whose value may stay open: the scenario does without it.
 bool may_stay_open(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kText{
-      "save",          "tokenizer_type",    "optimizer",        "async_save",
-      "normalization", "attention_backend", "deepspeed",        "save_interval",
-      "vocab_size",    "padded_vocab_size", "transformer_impl", "train_samples"};
+  constexpr std::array<std::string_view, 15> kText{"save",
+                                                   "tokenizer_type",
+                                                   "optimizer",
+                                                   "async_save",
+                                                   "normalization",
+                                                   "attention_backend",
+                                                   "deepspeed",
+                                                   "save_interval",
+                                                   "vocab_size",
+                                                   "padded_vocab_size",
+                                                   "transformer_impl",
+                                                   "train_samples",
+                                                   "train_tokens",
+                                                   "train_iters",
+                                                   "empty_unused_memory_level"};
   return std::find(kText.begin(), kText.end(), name) != kText.end();
 }
 

@@ -207,6 +207,18 @@ ShellReader::Outcome ShellReader::call(const ShellNode& node, std::vector<ShellT
                             words.front().text == "builtin"))
     words.erase(words.begin());
   if (words.empty()) return {};
+  if (words.front().text == "env") {
+    // "env NAME=value program": as without the word.  Its options are not read.
+    words.erase(words.begin());
+    for (; !words.empty(); words.erase(words.begin())) {
+      const ShellText& word = words.front();
+      const auto a = assignment(word, {0, word.text.size()});
+      if (!a || a->key || a->appends) break;
+      script_.exported.emplace_back(
+          a->name, ShellWord{shown(word.text.substr(a->value.begin)), word.mark_at(0), nullptr});
+    }
+    return call(node, std::move(words));
+  }
   const std::string first = words.front().text;
   std::vector<ShellText> arguments(words.begin() + 1, words.end());
   if (const auto function = functions_.find(first); function != functions_.end())
@@ -240,7 +252,11 @@ ShellReader::Outcome ShellReader::call(const ShellNode& node, std::vector<ShellT
     return {};
   }
   if (first == "unset") {
-    for (const ShellText& t : arguments) unset_variable(t.text);
+    for (const ShellText& t : arguments) {
+      unset_variable(t.text);
+      spend(script_.exported.size());
+      std::erase_if(script_.exported, [&](const auto& e) { return e.first == t.text; });
+    }
     return {};
   }
   if (first == "read" || first == "mapfile" || first == "readarray") {

@@ -52,12 +52,28 @@ std::string plan_text(const Scenario& s) {
                           s.cluster.nodes,
                           s.cluster.node.gpus})
     text += std::to_string(n) + ' ';
-  for (const bool on :
-       {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias, m.norm_bias,
-        m.qk_norm, m.attention_sinks, p.sp, p.overlap.dp_grad, p.overlap.dp_param, p.clip_gradients,
-        p.precision.master, p.kernels.flash_attention, p.kernels.fused_activation,
-        p.kernels.fused_softmax, p.kernels.fused_bias_dropout_add, p.kernels.fused_cross_entropy,
-        p.kernels.gradient_accumulation_fusion})
+  for (const bool on : {m.gated,
+                        m.tied,
+                        m.attention_bias,
+                        m.attention_output_bias,
+                        m.mlp_bias,
+                        m.norm_bias,
+                        m.qk_norm,
+                        m.attention_sinks,
+                        p.sp,
+                        p.overlap.dp_grad,
+                        p.overlap.dp_param,
+                        p.clip_gradients,
+                        p.sharding.copied_out,
+                        p.sharding.wide,
+                        p.sharding.reshard_after_forward,
+                        p.precision.master,
+                        p.kernels.flash_attention,
+                        p.kernels.fused_activation,
+                        p.kernels.fused_softmax,
+                        p.kernels.fused_bias_dropout_add,
+                        p.kernels.fused_cross_entropy,
+                        p.kernels.gradient_accumulation_fusion})
     text += on ? '1' : '0';
   for (const int kind :
        {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions),
@@ -110,6 +126,60 @@ TEST(ExportMegatron, ReadingItGivesTheScenario) {
                     "kernels: {fused_cross_entropy: true, loss: in-place}\n");
 }
 
+TEST(ExportMegatron, FullShardingIsWrittenAsMegatronStartsIt) {
+  expect_round_trip(
+      "model: llama3-8b\ncluster: dgx-h100 x 2\nparallel: {tp: 2, pp: 2, zero: 3, fsdp: "
+      "megatron}\n" +
+      kBatch);
+  expect_round_trip(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {zero: 2}\n"
+      "overlap: {dp_grad: true, dp_param: true}\n" +
+      kBatch);
+  expect_round_trip(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, zero: 3, reshard_after_forward: false}\n"
+      "kernels: {gradient_accumulation_fusion: false}\n" +
+      kBatch);
+  const auto exported = [](const std::string& parallel, const std::string& more = {}) {
+    return export_megatron(testing::load("model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {" +
+                                         parallel + "}\n" + more + kBatch));
+  };
+  const auto own_connection = HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS");
+  for (const char* parallel : {"zero: 2", "zero: 3", "tp: 2, zero: 3, fsdp: megatron"}) {
+    EXPECT_THAT(exported(parallel).text, HasSubstr("--ckpt-format fsdp_dtensor"));
+    EXPECT_THAT(exported(parallel).text, HasSubstr("--use-distributed-optimizer"));
+    EXPECT_THAT(exported(parallel).text, ::testing::Not(own_connection));
+  }
+  EXPECT_THAT(exported("tp: 2, zero: 1").text, own_connection);
+  const ExportedArguments torch = exported("zero: 3",
+                                           "kernels: {gradient_accumulation_fusion: false}\n"
+                                           "overlap: {dp_param: true}\n");
+  EXPECT_THAT(torch.text, HasSubstr("--use-torch-fsdp2"));
+  for (const char* refused : {"--use-megatron-fsdp", "--use-distributed-optimizer",
+                              "--overlap-param-gather", "fsdp_dtensor", "MAX_CONNECTIONS"})
+    EXPECT_THAT(torch.text, ::testing::Not(HasSubstr(refused)));
+  EXPECT_THAT(exported("zero: 3").notes,
+              ::testing::ElementsAre(HasSubstr("parallel.fsdp megatron forecasts")));
+  EXPECT_THAT(exported("zero: 2").notes,
+              ::testing::ElementsAre(HasSubstr("overlap.dp_grad false is not written")));
+}
+
+TEST(ExportMegatron, OverlapAndOffloadComeWithWhatMegatronAsksForBeside) {
+  const auto exported = [](const std::string& more) {
+    return export_megatron(
+        testing::load("model: llama3-8b\ncluster: dgx-h100 x 1\n" + more + kBatch));
+  };
+  const std::string gathers = "overlap: {dp_param: true}\n";
+  for (const char* zero : {"0", "1"}) {
+    const ExportedArguments alone =
+        exported(std::string("parallel: {zero: ") + zero + "}\n" + gathers);
+    EXPECT_THAT(alone.text, ::testing::Not(HasSubstr("--overlap-param-gather")));
+    EXPECT_EQ(alone.notes.size(), zero == std::string("1") ? 1u : 0u);
+  }
+  EXPECT_THAT(exported("parallel: {zero: 1}\noffload: {optimizer: 0.5}\n").text,
+              HasSubstr("--use-precision-aware-optimizer"));
+}
+
 TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   const auto notes = [](const std::string& more) {
     std::string all;
@@ -137,13 +207,8 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
         export_megatron(testing::load("model: {" + model + "}\ncluster: dgx-h100 x 1\n" + kBatch))
             .notes);
   };
-  EXPECT_THAT(notes_of("preset: llama3-8b, v_head_dim: 64"), HasSubstr("v_head_dim"));
-  EXPECT_THAT(notes_of("model_type: gemma4_text"), HasSubstr("norm of values"));
-  const std::string compressed =
-      notes_of("model_type: deepseek_v4, num_hidden_layers: 4, compress_ratios: [0, 4, 128, 4]");
-  EXPECT_THAT(compressed, HasSubstr("attention to compressed keys"));
-  EXPECT_THAT(compressed, ::testing::Not(HasSubstr("of the same sizes")));
-  EXPECT_THAT(compressed, ::testing::Not(HasSubstr("recurrent layers")));
+  EXPECT_THAT(notes_of("preset: llama3-8b, parallel_attn: true"),
+              HasSubstr("is not quite the scenario's: Megatron has no attention beside the MLP"));
   const Scenario s = testing::load(
       "model: llama3-8b\ncluster: dgx-h100 x 1\n"
       "parallel: {tp: 2, zero: 1, zero_exchange: all-reduce}\noverlap: {tp: none}\n" +
@@ -151,6 +216,25 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   EXPECT_THAT(export_megatron(s).notes,
               ::testing::UnorderedElementsAre(HasSubstr("parallel.zero_exchange"),
                                               HasSubstr("overlap.tp none")));
+}
+
+TEST(ExportMegatron, WhatPretrainGptIsNotIsRefused) {
+  const auto why = [](const std::string& model, const std::string& more = {}) {
+    const Scenario s =
+        testing::load("model: {" + model + "}\ncluster: dgx-h100 x 1\n" + more + kBatch);
+    const std::string text = why_not_megatron(s);
+    const testing::Failure refused = testing::failure_of([&] { export_megatron(s); });
+    EXPECT_EQ(refused.codes, text.empty() ? "" : "E130");
+    return text;
+  };
+  EXPECT_THAT(why("preset: t5-11b"), HasSubstr("an encoder and a decoder"));
+  EXPECT_THAT(why("preset: bert-large, max_position_embeddings: 4096"), HasSubstr("both sides"));
+  EXPECT_THAT(why("preset: llama3-8b, v_head_dim: 64"), HasSubstr("v_head_dim"));
+  EXPECT_THAT(why("model_type: gemma4_text"), HasSubstr("several sizes"));
+  EXPECT_THAT(why("model_type: deepseek_v4, num_hidden_layers: 4, compress_ratios: [0, 4, 128, 4]"),
+              HasSubstr("compressed keys"));
+  EXPECT_THAT(why("preset: llama3-8b", "mode: prefill\n"), HasSubstr("nothing is trained"));
+  EXPECT_EQ(why("preset: llama3-8b"), "");
 }
 
 TEST(ExportMegatron, WhatASoftwareProfileSetsIsWritten) {

@@ -169,6 +169,12 @@ TEST(ImportNeox, TheBatchSaysHowManyReplicasThereAre) {
   EXPECT_EQ(value_of(run, "batch.global"), "64");
   EXPECT_EQ(imported("auto", neox("global_num_gpus: 24")).gpus, 24);
   EXPECT_EQ(import_failure("auto", neox("global_num_gpus: 99999999999")).codes, "E331");
+  const ImportedRun launched = imported("auto", neox("num_nodes: 4, num_gpus: 8"));
+  EXPECT_EQ(launched.gpus, 32);
+  EXPECT_THAT(notes(launched), Not(HasSubstr("GPUs are assumed")));
+  EXPECT_EQ(imported("auto", neox("num_nodes: 4, num_gpus: 8, global_num_gpus: 16")).gpus, 16);
+  EXPECT_THAT(notes(imported("auto", neox("num_nodes: -1, num_gpus: 8"))),
+              HasSubstr("8 GPUs are assumed"));
   EXPECT_EQ(
       import_failure("auto", neox("model_parallel_size: 10000000, train_micro_batch_size_per_gpu: "
                                   "4, gradient_accumulation_steps: 9999999"))
@@ -235,6 +241,39 @@ TEST(ImportNemo, InterpolationsAreCalculated) {
   EXPECT_EQ(value_of(run, "model.max_position_embeddings"), "2048");
   EXPECT_EQ(value_of(run, "parallel.tp"), "2");
   EXPECT_EQ(value_of(run, "cluster.nodes"), "2");
+}
+
+TEST(ImportNemo, OneNodeIsAssumedWhereTheFileDoesNotSayHowMany) {
+  std::string text = nemo("");
+  const auto at = text.find("num_nodes: 2, ");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(notes(imported("nemo", text)).find("assumed: the file does not say trainer.num_nodes"),
+            std::string::npos);
+  text.erase(at, std::string("num_nodes: 2, ").size());
+  const ImportedRun run = imported("nemo", text);
+  EXPECT_EQ(value_of(run, "cluster.nodes"), "1");
+  EXPECT_THAT(notes(run), HasSubstr("cluster.nodes: 1 is assumed: the file does not say "
+                                    "trainer.num_nodes; -s cluster.nodes=N"));
+  ImportRequest stated = request("nemo", text);
+  stated.set.emplace_back("cluster.nodes", "4");
+  EXPECT_THAT(notes(import_run(stated)), Not(HasSubstr("trainer.num_nodes")));
+  // Where one node is too small, what is assumed is said once.
+  const ImportedRun larger = imported("nemo", text + "  context_parallel_size: 16\n");
+  EXPECT_THAT(notes(larger), Not(HasSubstr("trainer.num_nodes; -s")));
+}
+
+TEST(ImportNemo, ParametersOfFp32ThatAreCastAreNotLostInSilence) {
+  const auto said = [](const std::string& model) { return notes(imported("nemo", nemo(model))); };
+  const std::string cast = "casts fp32 parameters to bf16 in each pass";
+  EXPECT_THAT(said("  megatron_amp_O2: false\n"),
+              HasSubstr("model.megatron_amp_O2 false: NeMo " + cast));
+  EXPECT_THAT(said(""), HasSubstr("NeMo 1's default megatron_amp_O2 False: NeMo " + cast));
+  EXPECT_THAT(said("  megatron_amp_O2: True\n"), Not(HasSubstr(cast)));
+  EXPECT_THAT(said("  fsdp: true\n"), Not(HasSubstr(cast)));
+  std::string wide = nemo("  megatron_amp_O2: false\n");
+  wide.replace(wide.find("precision: bf16"), std::string("precision: bf16").size(),
+               "precision: 32");
+  EXPECT_THAT(notes(imported("nemo", wide)), Not(HasSubstr("megatron_amp_O2")));
 }
 
 TEST(ImportNemo, AnInterpolationOfItselfOrOfNothingIsLeftOut) {
@@ -946,6 +985,53 @@ TEST(ImportAxolotl, AFormatIsSwitchedOnInAnySpellingOfYaml) {
                        "recompute.granularity"),
               "")
         << off;
+}
+
+TEST(ImportAxolotl, DegreesSayHowManyGpusThereAre) {
+  const ImportedRun run = import_run(axolotl(
+      "dp_replicate_size: 2\ndp_shard_size: 4\ncontext_parallel_size: 2\nfsdp_version: 2\n"));
+  EXPECT_EQ(run.gpus, 16);
+  EXPECT_THAT(run.scenario, HasSubstr("16 GPUs: dp_replicate_size 2 x dp_shard_size 4 x "
+                                      "context_parallel_size 2\n"));
+  EXPECT_THAT(run.scenario, Not(HasSubstr("does not say how many GPUs")));
+}
+
+TEST(ImportAxolotl, ActivationCheckpointingOfFsdpIsRecomputation) {
+  for (const char* key : {"activation_checkpointing", "fsdp_activation_checkpointing"}) {
+    const auto granularity = [&](const char* value) {
+      return value_of(import_run(axolotl(std::string("fsdp_config: {") + key + ": " + value +
+                                         ", reshard_after_forward: true}\n")),
+                      "recompute.granularity");
+    };
+    EXPECT_EQ(granularity("true"), "full") << key;
+    EXPECT_EQ(granularity("false"), "") << key;
+  }
+  EXPECT_THAT(unknown(import_run(axolotl("fsdp_config: {fsdp_checkpointing: true}\n"))),
+              HasSubstr("fsdp_checkpointing"));
+}
+
+TEST(ImportAxolotl, KernelsOfLigerAreWhatTheyFuse) {
+  const std::string plugin = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n";
+  const std::string all =
+      "liger_rms_norm: true\nliger_glu_activation: true\nliger_rope: true\n"
+      "liger_layer_norm: true\n";
+  const ImportedRun fused = import_run(axolotl(plugin + all));
+  for (const char* key : {"fused_norm", "fused_activation", "fused_rotary"})
+    EXPECT_EQ(value_of(fused, std::string("kernels.") + key), "true") << key;
+  EXPECT_EQ(value_of(fused, "kernels.loss"), "");
+  EXPECT_EQ(unknown(fused), "");
+  const ImportedRun loss = import_run(axolotl(plugin + "liger_fused_linear_cross_entropy: true\n"));
+  EXPECT_EQ(value_of(loss, "kernels.loss"), "in-place");
+  EXPECT_EQ(value_of(loss, "kernels.fused_norm"), "");
+  EXPECT_THAT(notes(loss), HasSubstr("liger_fused_linear_cross_entropy: logits"));
+  EXPECT_EQ(value_of(import_run(axolotl(plugin + "liger_rms_norm: false\n")), "kernels.fused_norm"),
+            "");
+  EXPECT_EQ(
+      value_of(import_run(axolotl(plugin + "liger_swiglu: true\n")), "kernels.fused_activation"),
+      "true");
+  const ImportedRun without = import_run(axolotl(all));
+  EXPECT_EQ(value_of(without, "kernels.fused_norm"), "");
+  EXPECT_THAT(notes(without), HasSubstr("liger_rms_norm: does nothing without"));
 }
 
 TEST(ImportAxolotl, MomentsHaveTheFormatOfTheOptimizer) {

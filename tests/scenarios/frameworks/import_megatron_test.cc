@@ -1194,6 +1194,55 @@ TEST(ImportMegatron, TheAllocatorsSettingsAreRead) {
   EXPECT_EQ(segments("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512"), "");
 }
 
+TEST(ImportMegatron, TheHostWaitsAfterEachLaunchThatBlocks) {
+  const auto waits = [](const std::string& before, const std::string& on_the_line = {}) {
+    const ImportedRun run = imported(
+        "megatron-args", before + "\n" + on_the_line + "torchrun pretrain_gpt.py " + kSmall + '\n');
+    EXPECT_EQ(unknown(run), "");
+    return value_of(run, "kernels.host_waits");
+  };
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1"), "launches");
+  EXPECT_EQ(waits("", "CUDA_LAUNCH_BLOCKING=1 "), "launches");
+  EXPECT_EQ(waits("", "env CUDA_LAUNCH_BLOCKING=1 "), "launches");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=0"), "");
+  EXPECT_EQ(waits("#export CUDA_LAUNCH_BLOCKING=1"), "");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nunset CUDA_LAUNCH_BLOCKING"), "");
+  EXPECT_EQ(waits("export CUDA_LAUNCH_BLOCKING=1\nexport CUDA_LAUNCH_BLOCKING=0"), "");
+}
+
+TEST(ImportMegatron, FilesOfMergesAreGpt2sWhereTheyAreCalledSo) {
+  std::string sizes = kSmall;
+  sizes.erase(sizes.find("--vocab-size 50257 "), std::string("--vocab-size 50257 ").size());
+  const auto run = [&](const std::string& files) {
+    return imported("megatron-args", "pretrain_gpt.py " + sizes + files + '\n');
+  };
+  const std::string type = "--tokenizer-type GPT2BPETokenizer ";
+  for (const std::string& own : {type + "--merge-file /data/bpe/merges.txt",
+                                 std::string("--merge-file $DATA/bpe/merges.txt")}) {
+    const ImportedRun assumed = run(own);
+    EXPECT_EQ(value_of(assumed, "model.vocab_size"), "50257");
+    EXPECT_THAT(notes(assumed), HasSubstr("model.vocab_size: 50257 is assumed: --merge-file"));
+  }
+  for (const std::string& known :
+       {type, type + "--merge-file a/gpt2-merges.txt",
+        std::string("--vocab-file gpt2-vocab.json --merge-file merges.txt")}) {
+    const ImportedRun said = run(known);
+    EXPECT_EQ(value_of(said, "model.vocab_size"), "50257");
+    EXPECT_THAT(notes(said), Not(HasSubstr("model.vocab_size")));
+  }
+}
+
+TEST(ImportMegatron, EmptyingTheCacheIsNotLostInSilence) {
+  for (const char* level : {"0", "$OPEN"})
+    EXPECT_THAT(notes(with(std::string("--empty-unused-memory-level ") + level)),
+                Not(HasSubstr("cache")));
+  for (const char* level : {"1", "2"})
+    EXPECT_THAT(notes(with(std::string("--empty-unused-memory-level ") + level)),
+                HasSubstr(fmt::format("--empty-unused-memory-level {}: Megatron gives PyTorch's "
+                                      "cache back in each step",
+                                      level)));
+}
+
 TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
   EXPECT_EQ(value_of(with("--train-samples 1000"), "job.tokens"), "2048000");
   EXPECT_EQ(value_of(with("--train-samples 0"), "job.tokens"), "");
@@ -1208,6 +1257,22 @@ TEST(ImportMegatron, SamplesToTrainOnAreTokens) {
     EXPECT_EQ(value_of(run, "job.tokens"), "") << unread;
     EXPECT_THAT(notes(run), HasSubstr("--train-samples " + unread + ": not read")) << unread;
   }
+}
+
+TEST(ImportMegatron, TheFirstLimitEndsATrainingOfMegatronDeepSpeed) {
+  const auto tokens = [](const std::string& limits) {
+    return value_of(with(limits + " --global-batch-size 64"), "job.tokens");
+  };
+  EXPECT_EQ(tokens("--train-tokens 300000000000"), "300000000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000 --train-samples 439453125"), "300000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000 --train-samples 1000"), "2048000");
+  EXPECT_EQ(tokens("--train-tokens 300000000000 --train-iters 6866455"), "300000000000");
+  EXPECT_EQ(tokens("--train-tokens 300000000000 --train-iters 50"), "6553600");
+  for (const char* none : {"--train-tokens 0", "--train-tokens $OPEN", "--train-iters $OPEN"})
+    EXPECT_EQ(tokens(none), "") << none;
+  const ImportedRun unread = with("--train-tokens 3e11 --train-samples 1000");
+  EXPECT_THAT(notes(unread), HasSubstr("--train-tokens 3e11: not read"));
+  EXPECT_EQ(value_of(unread, "job.tokens"), "2048000");
 }
 
 TEST(ImportMegatron, OfACaseThePatternThatFitsIsRead) {
