@@ -94,7 +94,8 @@ struct RankMemory {
   RoleMemory memory;
   std::string peak_at;  // "fc1, forward of stage 0 microbatch 7": its largest moment
   Bytes reserved{};     // what the caching allocator takes from the device
-  // Bytes at the peak by tensor label, largest first.
+  // Tensors that passes hold at the peak, of any category, by label, largest first; not what is
+  // held through the step.
   std::vector<std::pair<std::string, Bytes>> activation_terms;
 };
 
