@@ -34,7 +34,7 @@ struct ForecastOptions {
   // Threads, this one among them, on which progress is called: each stage's memory is traced beside
   // the run.  The answer is the same for any number.
   int jobs = 1;
-  MadeLists* lists = nullptr;  // kept from one forecast to the next; null: none are
+  MadeLists* lists = nullptr;            // kept from one forecast to the next; null: none are
   bool remark_on_older_software = true;  // if not, Result::older_software alone says it
 };
 
