@@ -247,7 +247,8 @@ struct MoeRun {
 // What lives in host memory and comes over PCIe or C2C when it is needed.
 struct Offload {
   double optimizer = 0;           // share of the optimizer states; their step runs on the CPU
-  bool parameters = false;        // ZeRO-3: shards
+  bool parameters = false;        // ZeRO-3: shards (PyTorch's are the optimizer's own: with them
+                                  // optimizer = 1)
   int64_t activation_layers = 0;  // of each stage: what the first this many keep
   bool operator==(const Offload&) const = default;
 };

@@ -69,6 +69,14 @@ DType gathered_format(const Precision& precision) {
 
 }  // namespace
 
+Work parameter_fetch(const ReplicaGroup& group, int64_t parameters, const Plan& plan) {
+  const DType kept = wide_shards(plan) ? DType::fp32 : gathered_format(plan.precision);
+  Work w;
+  w.kind = WorkKind::host_copy;
+  w.bytes = collective(w.kind, Axis::dp, kept, group.share(parameters)).bytes;
+  return w;
+}
+
 Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision) {
   return collective(WorkKind::all_gather, group.shard_axis, gathered_format(precision), parameters);
 }
@@ -90,6 +98,7 @@ bool keeps_gathered(const Plan& plan) {
 
 bool gathers_units(const Transformer& model, const Plan& plan) {
   if (plan.zero != 3 || keeps_gathered(plan)) return false;
+  if (plan.offload.parameters) return true;
   return dense_replicas(plan).shards > 1 || (model.experts > 0 && expert_replicas(plan).shards > 1);
 }
 
@@ -101,13 +110,18 @@ bool has_replicas(const Transformer& model, const Plan& plan) {
 
 }  // namespace
 
+bool sums_gradients_on_host(const Plan& plan) {
+  if (plan.zero != 3 || plan.offload.optimizer == 0) return false;
+  return plan.sharding.wide ? plan.offload.parameters : plan.sharding.copied_out;
+}
+
 bool reduces_every_round(const Transformer& model, const Plan& plan) {
   return plan.zero == 2 && plan.zero_reduce == ZeroReduce::round && has_replicas(model, plan);
 }
 
 bool reduces_every_backward(const Transformer& model, const Plan& plan) {
   if (plan.zero < 2 || keeps_gathered(plan) || reduces_every_round(model, plan)) return false;
-  return has_replicas(model, plan);
+  return has_replicas(model, plan) || sums_gradients_on_host(plan);
 }
 
 bool wide_shards(const Plan& plan) {

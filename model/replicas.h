@@ -42,6 +42,10 @@ ReplicaGroup expert_replicas(const Plan& plan);
 std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,
                                      const Precision& precision);
 
+// Brings one rank's shard of `parameters` over from the host (Offload::parameters), in the format
+// that it has there.
+Work parameter_fetch(const ReplicaGroup& group, int64_t parameters, const Plan& plan);
+
 // Gathers `parameters` from their shards.  REQUIRES: group.shards > 1.
 Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision);
 
@@ -52,6 +56,13 @@ Work parameter_broadcast(const ReplicaGroup& group, int64_t parameters, int64_t 
 // Gradients are copied into a bucket for their reduction and back: those of 16 bits are tensors of
 // their own that autograd made, while fp32 ones lie in one buffer, which is reduced as it is.
 bool copies_gradients(const ReplicaGroup& group, const Precision& precision);
+
+// Sums of gradients are in the host's memory, where the optimizer runs: the GPU has them as long as
+// a reduction takes, except those that the GPU's share of the optimizer reads.
+// Source: deepspeedai/DeepSpeed deepspeed/runtime/zero/stage3.py (grad_partitions_flat_buffer is on
+// the CPU with offload_optimizer); pytorch/pytorch torch/distributed/fsdp/_fully_shard
+// (CPUOffloadPolicy).  Megatron-LM's HybridDeviceOptimizer copies them over before it runs.
+bool sums_gradients_on_host(const Plan& plan);
 
 // Gradients are reduced in every backward, not only in the last one: a rank has no room for
 // those of all parameters (ZeRO-2 and 3).
@@ -66,7 +77,7 @@ bool reduces_every_round(const Transformer& model, const Plan& plan);
 bool keeps_gathered(const Plan& plan);
 
 // Parameters come and go by unit inside the passes: all of them, or those of experts alone, which
-// may have replicas where the rest has none.
+// may have replicas where the rest has none.  From the host they come to a single rank too.
 bool gathers_units(const Transformer& model, const Plan& plan);
 
 // The shards of ZeRO-3 are the optimizer's own fp32 parameters.

@@ -38,6 +38,21 @@ bool says_null(std::string_view text) {
   return word == "null" || word == "Null" || word == "NULL" || word == "~";
 }
 
+// "parallel.pp=2" of `parallel.tp=4,pp=2`: a key of the table, or of the same section, and its
+// value behind a comma.
+std::optional<std::string> second_value(std::string_view path, std::string_view text) {
+  const size_t comma = text.find(',');
+  if (comma == text.npos || text.find_first_of("{[\"'") < comma) return {};
+  const std::string_view second = trim(text.substr(comma + 1));
+  const size_t equals = second.find('=');
+  if (equals == second.npos) return {};
+  const std::string key(second.substr(0, equals));
+  if (find_field(key) != nullptr) return std::string(second);
+  const std::string section(path.substr(0, path.rfind('.') + 1));  // npos + 1 = 0
+  if (find_field(section + key) == nullptr) return {};
+  return section + std::string(second);
+}
+
 // The number of nodes as the section `cluster` says it; empty if it says none.
 std::string written_nodes(const Value& tree) {
   const Value* written = tree.find("cluster");
@@ -130,6 +145,15 @@ void ScenarioDocument::set(const LoadOptions& options) {
     const SourceRef whole =
         problems_.add_source({"--set " + path, path + '=' + text, Source::Kind::set});
     if (value.mark.line == 0 && !is_blank_yaml(text)) continue;  // it could not be read
+    if (const std::optional<std::string> second = second_value(path, text)) {
+      problems_.add("E107",
+                    fmt::format("the value of '{}' has a second one in it: {}", escape_text(path),
+                                escape_text(*second)),
+                    {whole, 1, 1}, static_cast<int>(path.size() + 1 + text.size()), {},
+                    fmt::format("--set (-s) takes one: -s {} -s {}",
+                                path + '=' + text.substr(0, text.find(',')), *second));
+      continue;
+    }
     // As of a variable of the shell that is not set.
     if (value.kind == Value::Kind::null && !says_null(text)) {
       problems_.add("E107", fmt::format("the value of '{}' is empty", escape_text(path)),

@@ -30,7 +30,10 @@ GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
   GradientBuckets buckets;
   const bool every = reduces_every_backward(model, plan);
   const bool of_last = plan.overlap.dp_grad || reduces_every_round(model, plan);
-  if (group.ranks == 1 || !(every || (last && of_last))) return buckets;
+  buckets.to_host = every && sums_gradients_on_host(plan);
+  const bool is_needed = group.ranks > 1 || buckets.to_host;
+  if (!is_needed || !(every || (last && of_last))) return buckets;
+  buckets.last = last && buckets.to_host;
   buckets.group = group;
   buckets.buffered = every;
   buckets.beside = plan.overlap.dp_grad;
@@ -94,6 +97,29 @@ bool has_own_buckets(const Precision& p) {
   return p.own_gradients && p.product_gradients == ProductGradients::backward;
 }
 
+// The reduced shard of `count` parameters goes to the sums in the host's memory.  DeepSpeed brings
+// them back to the device, where it adds to them and takes their norm, and sends those of the last
+// backward to the optimizer in its own format (deepspeedai/DeepSpeed
+// deepspeed/runtime/zero/stage3.py: partition_grads, _offload_grad_partition_at_boundary).  PyTorch
+// adds on the host (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: foreach_reduce).
+void copy_to_host(GradientBuckets& buckets, const Shard& shard, PassWriter& pass, int64_t count) {
+  const Precision& p = shard.plan.precision;
+  const auto copy = [&](const char* label, DType type) {
+    Work w;
+    w.kind = WorkKind::host_copy;
+    w.bytes = shard.bytes(buckets.group.share(count), 1, type);
+    const uint32_t op = pass.communicate(Stream::copy, label, w);
+    if (buckets.group.ranks > 1) pass.wait(op, buckets.reduction);
+    return op;
+  };
+  uint32_t done = copy("gradients to the host", p.gradients);
+  if (!shard.plan.sharding.wide) {
+    done = copy("gradients from the host", p.gradients);
+    if (buckets.last) done = copy("gradients to the optimizer", p.master ? DType::fp32 : p.params);
+  }
+  buckets.reduction = done;
+}
+
 void copy_own(const Shard& shard, PassWriter& pass, const char* label, int64_t count) {
   pass.compute(label, shard.memory_bound(Kernel::copy, shard.bytes(count, 1) * 2));
 }
@@ -128,6 +154,10 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
   }
   for (const Work& work : gradient_reduction(buckets.group, count, shard.plan.precision)) {
     buckets.reduction = pass.communicate(Stream::dp, "gradient reduction", work);
+    if (!buckets.beside) pass.join(buckets.reduction);
+  }
+  if (buckets.to_host) {
+    copy_to_host(buckets, shard, pass, count);
     if (!buckets.beside) pass.join(buckets.reduction);
   }
   if (!buckets.beside) {
@@ -207,7 +237,7 @@ UnitGathers::Unit UnitGathers::unit_with(const StageContent& part) const {
   const int64_t dense = stage_parameters(s_.model, s_.plan, part) - experts;
   Unit unit;
   const auto add = [&](const ReplicaGroup& group, int64_t count, int64_t& gathered) {
-    if (group.shards > 1) {
+    if (group.shards > 1 || s_.plan.offload.parameters) {
       gathered = count;
     } else if (wide_shards(s_.plan)) {
       unit.cast += count;
@@ -216,6 +246,14 @@ UnitGathers::Unit UnitGathers::unit_with(const StageContent& part) const {
   add(dense_replicas(s_.plan), dense, unit.dense);
   add(expert_replicas(s_.plan), experts, unit.experts);
   return unit;
+}
+
+// What a single rank fetches from the host is its parameters (deepspeedai/DeepSpeed
+// deepspeed/runtime/zero/partition_parameters.py: NoGatherHandle).
+bool UnitGathers::copies_out(const Unit& unit) const {
+  const bool gathered = (unit.dense > 0 && dense_replicas(s_.plan).shards > 1) ||
+                        (unit.experts > 0 && expert_replicas(s_.plan).shards > 1);
+  return gathered && s_.plan.sharding.copied_out;
 }
 
 Bytes UnitGathers::cast_bytes(const Unit& unit) const {
@@ -230,7 +268,7 @@ void UnitGathers::gather(Unit& unit) {
   gather_from(dense_replicas(s_.plan), unit.dense, unit);
   gather_from(expert_replicas(s_.plan), unit.experts, unit);
   if (!unit.is_gathered()) return;
-  if (s_.plan.sharding.copied_out) {
+  if (copies_out(unit)) {
     unit.buffer = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::communication);
   } else {
     unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),
@@ -240,18 +278,21 @@ void UnitGathers::gather(Unit& unit) {
 
 void UnitGathers::gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit) {
   if (parameters == 0) return;
+  const bool gathered_before = unit.bytes.value > 0;
   const Work work = parameter_gather(group, parameters, s_.plan.precision);
-  if (s_.plan.offload.parameters) {
-    Work fetch;
-    fetch.kind = WorkKind::host_copy;
-    fetch.bytes = {(work.bytes.value + group.shards - 1) / group.shards};
-    const uint32_t fetched = p_.communicate(Stream::copy, "parameter fetch", fetch);
-    unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
-    p_.wait(unit.gather, fetched);
-  } else {
-    unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
-  }
   unit.bytes += work.bytes;
+  uint32_t fetched = 0;
+  if (s_.plan.offload.parameters)
+    fetched = p_.communicate(Stream::copy, "parameter fetch",
+                             parameter_fetch(group, parameters, s_.plan));
+  if (group.shards > 1) {
+    unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
+    if (s_.plan.offload.parameters) p_.wait(unit.gather, fetched);
+  } else {
+    // What a single rank fetches is whole.  Compute waits for the op that is last.
+    if (gathered_before) p_.wait(fetched, unit.gather);
+    unit.gather = fetched;
+  }
 }
 
 void UnitGathers::need(size_t index) {
@@ -264,7 +305,7 @@ void UnitGathers::need(size_t index) {
     const Bytes wide = s_.bytes(unit.cast, 1, DType::fp32);
     p_.compute("parameter cast", s_.memory_bound(Kernel::cast, wide + cast_bytes(unit)));
   }
-  const bool copied_out = unit.is_gathered() && s_.plan.sharding.copied_out;
+  const bool copied_out = copies_out(unit);
   if (copied_out) p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.bytes * 2));
   if (unit.whole == kNoTensor)
     unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),

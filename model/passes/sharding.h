@@ -28,6 +28,8 @@ struct GradientBuckets {
   int64_t size = 0;       // parameters of a bucket; 0: nothing is reduced inside the pass
   bool buffered = false;  // gradients have tensors of their own
   bool beside = true;     // compute goes on during a reduction
+  bool to_host = false;   // sums go on to the host's memory
+  bool last = false;      // to_host: the optimizer reads these
 
   // What changes while the pass is written.
   int64_t pending = 0;                   // parameters whose gradients wait for their reduction
@@ -64,7 +66,7 @@ struct StageBuckets {
   // Whether the pass reduces the same gradients as one with `other`.
   bool same_as(const StageBuckets& other) const {
     return layers.size == other.layers.size && experts.size == other.experts.size &&
-           ends.size == other.ends.size;
+           ends.size == other.ends.size && layers.last == other.layers.last;
   }
 };
 StageBuckets stage_buckets(const Transformer& model, const Plan& plan, bool last);
@@ -130,6 +132,7 @@ class UnitGathers {
   void gather(Unit& unit);
   void gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit);
   void release(size_t unit);
+  bool copies_out(const Unit& unit) const;
   Bytes cast_bytes(const Unit& unit) const;
 
   const Shard& s_;

@@ -124,7 +124,9 @@ std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
     for (const Group& g : kGroups)
       parts.push_back({share_of(sum_if(critical_account(r), g.covers), longest),
                        std::string(g.style), std::string(g.title)});
+    const bool other_mode = r.scenario.mode != base.scenario.mode;
     const std::string versus = i == baseline ? "baseline"
+                               : other_mode  ? ""
                                : same_work
                                    ? versus_base(r, base, means)
                                    : against(r.tokens_per_s_per_gpu, base.tokens_per_s_per_gpu);
@@ -146,8 +148,11 @@ std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
   for (const Group& g : kGroups)
     legend += "<li>" + swatch(g.style) + std::string(g.title) + "</li>";
   std::string s = legend + "</ul>\n" + table.finish() + winner_list(cases);
-  if (!same_work)
+  if (!same_mode(figures)) {
+    s += note("Modes differ: a forward alone and a training step do not compare.");
+  } else if (!same_work) {
     s += note("Tokens or model differ: against the baseline is tokens/s/GPU, not step times.");
+  }
   for (const LeftOut& l : left_out)
     s += "<p>" + html_text(l.name + " is left out: " + l.problems.front().message) + "</p>\n";
   std::set<std::pair<size_t, std::string>> said;

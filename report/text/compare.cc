@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "report/diagnostics.h"
@@ -246,13 +249,19 @@ std::string versus_base(const Result& r, const Result& base, bool means) {
   return (change > 0 ? "+" : "") + fixed(change, 1) + " %";
 }
 
+bool same_mode(std::span<const Result> results) {
+  return std::ranges::all_of(
+      results, [&](const Result& r) { return r.scenario.mode == results.front().scenario.mode; });
+}
+
 bool comparable_steps(std::span<const Result> results) {
   // The same model has a few more FLOPs where tp pads its vocabulary further.
   constexpr double kPadding = 0.01;
   if (results.empty()) return true;
   const auto [least, most] =
       std::ranges::minmax_element(results, {}, &Result::model_flops_per_step);
-  return most->model_flops_per_step <= least->model_flops_per_step * (1 + kPadding) &&
+  return same_mode(results) &&
+         most->model_flops_per_step <= least->model_flops_per_step * (1 + kPadding) &&
          std::ranges::all_of(results, [&](const Result& r) {
            return r.tokens_per_step == results.front().tokens_per_step;
          });
@@ -260,7 +269,7 @@ bool comparable_steps(std::span<const Result> results) {
 
 Winners compare_winners(std::span<const Result> results) {
   Winners w;
-  if (results.size() < 2) return w;
+  if (results.size() < 2 || !same_mode(results)) return w;
   const bool same_work = comparable_steps(results), means = compares_means(results);
   const auto better = [&](std::optional<size_t>& best, size_t i, auto is_better) {
     if (!best || is_better(results[i], results[*best])) best = i;
@@ -306,7 +315,9 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
     rows.push_back(
         {shortened(names[i]), in_scale(r.step_time, scale), of_seeds(&ReplicaTimes::mean),
          of_seeds(&ReplicaTimes::p5), of_seeds(&ReplicaTimes::p95),
-         i == baseline ? "-" : versus_base(r, results[baseline], means),
+         i == baseline || r.scenario.mode != results[baseline].scenario.mode
+             ? "-"
+             : versus_base(r, results[baseline], means),
          spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
          percent(share_of(r.bubble, r.step_time)), gib(r.memory_reserved).append(mark_of(r)),
          std::to_string(pipeline_rank(r, r.reserved_role)),
@@ -320,7 +331,11 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   s += cause_table(results, names, style);
   s += trust_table(results, names, style);
   s += winner_lines(results, names, baseline, style);
-  if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
+  if (!same_mode(results)) {
+    s += "\nModes differ: a forward alone and a training step do not compare.\n";
+  } else if (!same_work) {
+    s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
+  }
   return s;
 }
 
@@ -348,8 +363,15 @@ std::string value_text(Figure f, double value) {
   return format_time(time_from_seconds(value));
 }
 
-std::string signed_percent(double share) {
-  return (share > 0 ? "+" : "") + fixed(share * 100, 1) + " %";
+// Error and tolerance with as many digits, one at least, as show which of them is larger.
+std::pair<std::string, std::string> error_and_tolerance(const CheckedFigure& f) {
+  constexpr int kMostDigits = 6;
+  const double error = 100 * std::abs(f.error()), tolerance = 100 * f.tolerance;
+  int digits = 1;
+  for (double unit = 10; digits < kMostDigits; unit *= 10, ++digits)
+    if ((std::round(error * unit) <= std::round(tolerance * unit)) == f.within()) break;
+  return {(f.error() > 0 ? "+" : "") + fixed(100 * f.error(), digits) + " %",
+          fixed(tolerance, digits) + " %"};
 }
 
 // Median and worst of the absolute errors of one kind of figure.
@@ -389,12 +411,13 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
       {"", "", "predicted", "measured", "error", "within", ""}};
   for (const CheckedFigure& f : figures)
     if (f.interval) rows[0].back() = "in its " + fixed(100 * f.interval->level, 0) + " %";
-  for (const CheckedFigure& f : figures)
+  for (const CheckedFigure& f : figures) {
+    const auto [error, tolerance] = error_and_tolerance(f);
     rows.push_back({escape_text(f.run), std::string(name_of(f.figure).title),
-                    value_text(f.figure, f.predicted), value_text(f.figure, f.measured),
-                    signed_percent(f.error()),
-                    percent(f.tolerance) + (f.within() ? "" : "  outside"),
+                    value_text(f.figure, f.predicted), value_text(f.figure, f.measured), error,
+                    tolerance + (f.within() ? "" : "  outside"),
                     f.interval ? (f.in_interval() ? "yes" : "no") : ""});
+  }
   const std::vector<std::string> lines = align_columns(rows, "<<>>><<");
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 0; i < figures.size(); ++i)

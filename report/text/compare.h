@@ -17,8 +17,12 @@ namespace stepcast {
 
 // --- stepcast compare
 
-// Whether all results are of the same work, equal tokens and within 1 % the same model FLOPs a step
-// (a vocabulary is padded further for more tp ranks): only then do step times compare.
+// Whether all results are of one mode: what a forward alone takes says nothing about a training
+// step.
+bool same_mode(std::span<const Result> results);
+
+// Whether all results are of the same work, of one mode, equal tokens and within 1 % the same model
+// FLOPs a step (a vocabulary is padded further for more tp ranks): only then do step times compare.
 bool comparable_steps(std::span<const Result> results);
 
 // Whether what a step would cost without the optimizer's barrier is worth telling: the schedule
@@ -36,7 +40,7 @@ Time compared_time(const Result& result, bool means);
 std::string versus_base(const Result& result, const Result& base, bool means);
 
 // The best of the cases that fit, by position; of equal ones the first.  A single case wins
-// nothing.
+// nothing, nor do cases of several modes.
 struct Winners {
   std::optional<size_t> fastest;       // most tokens a second and GPU if steps do not compare
   std::optional<size_t> smallest;      // least memory, of the fullest rank

@@ -78,9 +78,9 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   }
   rows.push_back({"sum", grouped(sum.value), gib(sum), percent(1)});
   if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
-  std::string s = fmt::format(
-      "\nactivations and workspaces of {} at its peak ({} passes in flight at most)\n\n",
-      role_name(r, r.reserved_role), stage.memory.peak_in_flight);
+  std::string s =
+      fmt::format("\ntensors of the passes on {} at its peak ({} passes in flight at most)\n\n",
+                  role_name(r, r.reserved_role), stage.memory.peak_in_flight);
   return s + table(rows, style);
 }
 

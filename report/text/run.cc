@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "report/text/compare.h"
@@ -48,7 +49,7 @@ std::vector<AccountLine> account_lines(const Result& result, uint32_t role) {
     const Time t = table[static_cast<size_t>(i)];
     AccountLine line{std::string(title_of(spend)), t, saved_by(result, spend), tone_of(spend)};
     const double weight =
-        std::max(share_of(t, whole), share_of(line.saved.value_or(Time{}), whole));
+        std::max(share_of(t, whole), std::abs(share_of(line.saved.value_or(Time{}), whole)));
     if (t.count() == 0 && weight < 0.0005) continue;
     if (is_compute(spend)) {
       (weight < 0.01 ? small_compute : compute).push_back(std::move(line));
@@ -289,6 +290,13 @@ std::string optimizer_note(const Result& r, uint32_t role) {
   return "  optimizer, if it were free: with its collectives and copies (exposed above)\n";
 }
 
+// Stages that differ may fit their schedule better than equal ones.
+std::string imbalance_note(const std::vector<AccountLine>& lines, const TimeScale& scale) {
+  const auto line = std::ranges::find(lines, title_of(Spend::imbalance), &AccountLine::title);
+  if (line == lines.end() || saved_quanta(*line, scale) >= 0) return {};
+  return "  imbalance, if it were free: stages of equal times would make the step longer\n";
+}
+
 std::string account_table(const Result& r, const TextStyle& style) {
   const uint32_t role = r.account.critical_role;
   if (role >= r.account.by_role.size()) return {};
@@ -324,6 +332,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
     s += line + '\n';
   }
   s += optimizer_note(r, role);
+  if (what_if) s += imbalance_note(lines, scale);
   if (r.what_if_left_out)
     s += "  if it were free: left out where so many ranks differ; --what-if asks for it\n";
   return s;

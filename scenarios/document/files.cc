@@ -48,6 +48,46 @@ struct ViewBuffer : std::streambuf {
   }
 };
 
+// Blanks that YAML reads as letters: no-break spaces and others that pages have.
+bool is_other_blank(uint32_t c) {
+  return c == 0xA0 || (c >= 0x2000 && c <= 0x200A) || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+// Where in `text` such a blank stands in the place of one that YAML takes: at the begin of a line
+// or behind what a blank follows.  The last one that begins at `end` or before it; npos: there is
+// none.
+size_t last_other_blank(std::string_view text, size_t end) {
+  size_t found = std::string_view::npos;
+  bool expected = true, comment = false;
+  for (size_t i = 0; i < text.size() && i <= end;) {
+    const CodePoint point = decode_utf8(text, i);
+    const bool blank = point.value == ' ' || point.value == '\t';
+    if (point.value == '\n') {
+      expected = true;
+      comment = false;
+    } else if (point.value == '#' && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n')) {
+      comment = true;
+    } else if (is_other_blank(point.value)) {
+      if (expected && !comment) found = i;
+    } else if (!blank) {
+      expected = std::string_view(":,-?{[").find(text[i]) != std::string_view::npos;
+    }
+    i += point.length;
+  }
+  return found;
+}
+
+void refuse_other_blank(Problems& problems, std::string_view text, size_t at, const Mark& mark) {
+  const CodePoint point = decode_utf8(text, at);
+  problems.add(
+      "E100",
+      fmt::format("{} (U+{:04X}) stands where YAML takes a space",
+                  point.value == 0xA0 || point.value == 0x202F ? "a no-break space" : "a blank",
+                  point.value),
+      mark, static_cast<int>(point.length), {},
+      "type an ordinary space: text from a page may have others");
+}
+
 // Builds the tree.  A stack of open collections; a finished one moves into the one around it.
 class TreeBuilder : public YAML::EventHandler {
  public:
@@ -211,6 +251,7 @@ class TreeBuilder : public YAML::EventHandler {
       if (v.text == "<<" && !v.quoted && repeated_ == nullptr)
         stop("E104", "merge keys are not allowed here: '<<'", v.mark,
              "write the values out, or share them through `extends`");
+      if (!v.quoted && repeated_ == nullptr) refuse_blank_in_key(v);
       around.has_key = true;
       around.key = std::move(v.text);
       around.key_mark = v.mark;
@@ -221,6 +262,15 @@ class TreeBuilder : public YAML::EventHandler {
       if (repeated_ != nullptr && around.key == "<<") return collect_merged(v, around.merged);
       around.value.members.push_back({std::move(around.key), around.key_mark, std::move(v)});
     }
+  }
+
+  void refuse_blank_in_key(const Value& key) {
+    const size_t at = last_other_blank(key.text, key.text.size());
+    if (at == std::string::npos) return;
+    Mark mark = key.mark;
+    mark.column += static_cast<int>(at);
+    refuse_other_blank(problems_, key.text, at, mark);
+    throw Stop{};
   }
 
   // {global:256} and {seq: 8,192} are keys without values to YAML; `key:` says that there is none.
@@ -384,9 +434,16 @@ Value parse_text(Problems& problems, const SourceRef& source, std::vector<Repeat
   } catch (const Stop&) {
   } catch (const YAML::Exception& e) {
     const auto pos = static_cast<size_t>(std::max(e.mark.pos, 0));
+    const size_t blank = last_other_blank(text, pos);
     if (pos < text.size() && text[pos] == '*' && e.msg.find("anchor") != std::string::npos) {
       problems.add("E104", "aliases are not allowed here", builder.at(e.mark), 1, {},
                    "write the value out, or share it through `extends`");
+    } else if (blank != std::string::npos) {
+      const std::string_view before = std::string_view(text).substr(0, blank);
+      const size_t line = before.rfind('\n') + 1;  // npos + 1 = 0
+      refuse_other_blank(problems, text, blank,
+                         {source, static_cast<int>(std::ranges::count(before, '\n')) + 1,
+                          static_cast<int>(blank - line) + 1});
     } else {
       const Mark mark = builder.at(e.mark);
       problems.add("E100", "this is not valid YAML: " + e.msg, mark, 1, {},

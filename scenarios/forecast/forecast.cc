@@ -57,6 +57,8 @@ ScenarioSummary summary_of(const Scenario& s) {
   t.microbatches = p.microbatches();
   t.seq = p.seq;
   t.schedule = s.schedule_title;
+  if (p.mode == StepMode::prefill) t.mode = "prefill";
+  if (p.mode == StepMode::decode) t.mode = "decode";
   return t;
 }
 

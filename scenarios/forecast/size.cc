@@ -371,18 +371,24 @@ std::optional<SizedLayout> fastest_on(const Subject& subject, const Scenario& ow
   return {};
 }
 
-// All GPUs share the model: by tensor parallelism inside a node, by stages over several.
+// All GPUs share the model, by tensor parallelism and by stages: the fastest layout on the fewest.
+// Tensor parallelism may go beyond a node, since the number of layers may have no divisor.
 std::optional<SizedLayout> smallest_inference(const Subject& subject, const Transformer& model,
                                               int64_t most_gpus, const std::string& weights) {
   for (const int64_t gpus : gpu_counts(subject.gpus_of_node(), most_gpus)) {
-    Layout l{.gpus = gpus, .zero = 0, .weights = weights};
-    l.tp = std::min(gpus, subject.gpus_of_node());
-    l.pp = gpus / l.tp;
-    if (model.heads % l.tp != 0 || model.layers % l.pp != 0) continue;
-    if (!fits(subject, l, 1)) continue;
-    const std::optional<Scenario> s = subject.legal_with(l);
-    if (!s) continue;
-    if (std::optional<SizedLayout> found = simulated(l, *s)) return found;
+    std::optional<SizedLayout> fastest;
+    for (int64_t tp = 1; tp <= std::min(gpus, model.heads); ++tp) {
+      if (gpus % tp != 0 || model.heads % tp != 0) continue;
+      const Layout l{.gpus = gpus, .tp = tp, .pp = gpus / tp, .zero = 0, .weights = weights};
+      if (model.layers % l.pp != 0 || !fits(subject, l, 1)) continue;
+      const std::optional<Scenario> s = subject.legal_with(l);
+      if (!s) continue;
+      std::optional<SizedLayout> found = simulated(l, *s);
+      if (!found) continue;
+      if (!fastest || found->result.step_time < fastest->result.step_time)
+        fastest = std::move(found);
+    }
+    if (fastest) return fastest;
   }
   return {};
 }

@@ -87,7 +87,10 @@ std::vector<WhatIf> what_if(const SpendTable& account, const Variation& levelled
     if (none && spend != Spend::imbalance) continue;
     const std::optional<Variation> variation = without(levelled, spend);
     if (!variation || (none && changes_nothing(*variation))) continue;
-    answers.push_back({spend, now - time_of(*variation)});
+    const Time saved = now - time_of(*variation);
+    // Nor do they cost anything where equal ones take as long or longer.
+    if (none && saved <= Time{}) continue;
+    answers.push_back({spend, saved});
   }
   return answers;
 }

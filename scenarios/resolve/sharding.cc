@@ -83,11 +83,26 @@ void resolve_gradient_copies(const PlanInputs& in, Plan& plan) {
                     in.values.text("optimizer.gradient_copies"), plan.zero));
 }
 
+// REQUIRES: resolve_units.
 void resolve_offload(const PlanInputs& in, Plan& plan) {
-  const FieldValues& v = in.values;
+  FieldValues& v = in.values;
+  if (v.has("offload.optimizer")) plan.offload.optimizer = v.real("offload.optimizer");
   if (plan.offload.parameters && plan.zero != 3)
     v.refuse("E127", "offload.parameters", "offload.parameters needs parallel.zero: 3",
              "without it the GPU computes with parameters that it holds all the time");
+  // PyTorch's shards are the optimizer's own parameters, which it updates where they are
+  // (pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy; FSDP1's
+  // CPUOffload likewise).
+  if (!plan.offload.parameters || plan.zero != 3 || !plan.sharding.wide) return;
+  if (!v.stated("offload.optimizer")) {
+    plan.offload.optimizer = 1;
+    v.derive<double>("offload.optimizer", 1,
+                     "derived: PyTorch's optimizer runs where the parameters are");
+  } else if (plan.offload.optimizer != 1) {
+    v.refuse("E127", "offload.optimizer",
+             "with PyTorch's units all optimizer states are where offload.parameters are",
+             "leave offload.optimizer out, or set parallel.fsdp: deepspeed");
+  }
 }
 
 }  // namespace

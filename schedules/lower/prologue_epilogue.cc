@@ -92,6 +92,11 @@ bool StepPrologueEpilogue::reduces_in_passes() const {
          reduces_every_round(model_, plan_);
 }
 
+// ... and their sums go to the host there.
+bool StepPrologueEpilogue::sends_gradients() const {
+  return sums_gradients_on_host(plan_) && reduces_every_backward(model_, plan_);
+}
+
 // Both replicas of a stage have gradients of their own microbatches only; ranks r and p-1-r hold
 // the same two stages.  Where gradients are scattered by then, they have a share of them.
 void StepPrologueEpilogue::add_replica_rendezvous() {
@@ -134,6 +139,7 @@ PassId StepPrologueEpilogue::collective_pass(std::string_view name, const Work& 
 void StepPrologueEpilogue::add_zero_gradients(RoleItems& items, int64_t rank) {
   int64_t count = 0;
   for (const ParameterPart& part : held_.parts_of(rank)) count += held_.gradients_of(part);
+  if (count == 0) return;  // none is on the device
   const Work fill = shard_.memory_bound(Kernel::fill, bytes(count, plan_.precision.gradients));
   items.run(graph_, single_pass("zero gradients", fill, Phase::gradient_sync));
 }
@@ -171,8 +177,15 @@ PassId StepPrologueEpilogue::gather_pass(const ParameterPart& part) {
   const int64_t most = plan_.gather_bucket > 0 ? plan_.gather_bucket : parameters;
   int64_t left = parameters;
   do {
-    pass.communicate(Stream::dp, "parameter gather",
-                     parameter_gather(group, std::min(left, most), plan_.precision));
+    const int64_t count = std::min(left, most);
+    const Work work = parameter_gather(group, count, plan_.precision);
+    if (plan_.offload.parameters) {
+      const uint32_t fetched =
+          pass.communicate(Stream::copy, "parameter fetch", parameter_fetch(group, count, plan_));
+      pass.wait(pass.communicate(Stream::dp, "parameter gather", work), fetched);
+    } else {
+      pass.communicate(Stream::dp, "parameter gather", work);
+    }
     left -= most;
   } while (left > 0);
   return pass.finish();
@@ -187,6 +200,7 @@ void StepPrologueEpilogue::add_replica_reduction(RoleItems& items, int64_t rank)
 }
 
 void StepPrologueEpilogue::add_gradient_reduction(RoleItems& items, int64_t rank) {
+  if (sends_gradients()) items.wait(Stream::compute, items.record(Stream::copy));
   if (held_.dense().ranks == 1 && (model_.experts == 0 || held_.experts().ranks == 1)) return;
   if (reduces_in_passes()) {
     items.wait(Stream::compute, items.record(Stream::dp));
@@ -358,10 +372,17 @@ int64_t StepPrologueEpilogue::optimizer_tensors(OptimizerShare share) const {
 // Gradient norm and Adam on the rank's share of the parameters.
 void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   const Precision& p = plan_.precision;
+  const int64_t host = held_.host_share(of.parameters);
+  const int64_t here = of.parameters - host;
+  // Where their sums are in its memory, the host scales its gradients itself.
+  if (sums_gradients_on_host(plan_)) {
+    of.parameters = here;
+    of.largest = std::min(of.largest, here);
+  }
   const int64_t share = of.parameters;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
-  const bool copied = wide != p.gradients;
+  const bool copied = wide != p.gradients && share > 0;
   const Bytes gradients = bytes(share, wide);
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
@@ -385,12 +406,12 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   std::vector<TensorIndex> copies;
   if (copied) copies = copy_gradients(before, of);
   before.free(apart);
-  if (p.params == DType::fp16) {
+  if (p.params == DType::fp16 && share > 0) {
     // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
     // unscale_and_check_inf).
     before.compute("gradient unscaling", shard_.memory_bound(Kernel::scale, gradients * 2));
   }
-  if (plan_.clip_gradients && !norm_first) {
+  if (plan_.clip_gradients && !norm_first && share > 0) {
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
   }
   if (!before.empty()) {
@@ -400,13 +421,11 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   if (plan_.clip_gradients) add_norm_reduction(items);
   PassWriter pass(builder_, "optimizer", no_tensors_);
   pass.set_phase(Phase::optimizer);
-  if (plan_.clip_gradients) {
+  if (plan_.clip_gradients && share > 0) {
     pass.compute("gradient clipping", shard_.memory_bound(Kernel::scale, gradients * 2));
   }
   // Adam reads gradient, parameter and both moments, writes the last three; with fp32 master
   // parameters the model's own copy is written by a second kernel.
-  const int64_t host = held_.host_share(share);
-  const int64_t here = share - host;
   const Bytes moments = bytes(2 * here, p.moments);
   const Bytes own = bytes(here, p.master ? DType::fp32 : p.params);
   if (host > 0) update_on_host(pass, host);
@@ -427,26 +446,33 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   if (p.master && !wide_shards(plan_)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }
+  if (plan_.offload.parameters && here > 0)
+    copy_over(pass, "parameters to the host", here, p.params);
   items.run(graph_, pass.finish());
-  if (host > 0) items.wait(Stream::compute, items.record(Stream::copy));
+  if (host > 0 || plan_.offload.parameters) items.wait(Stream::compute, items.record(Stream::copy));
+}
+
+void StepPrologueEpilogue::copy_over(PassWriter& pass, std::string_view label, int64_t count,
+                                     DType type) {
+  Work w;
+  w.kind = WorkKind::host_copy;
+  w.bytes = bytes(count, type);
+  pass.communicate(Stream::copy, label, w);
 }
 
 // Gradients go over, Adam runs there, parameters come back (ZeRO-Offload: Ren et al. 2021, arXiv
 // 2101.06840, section 4).  In fp32 it reads gradient, parameter and both moments and writes the
 // last three.
 void StepPrologueEpilogue::update_on_host(PassWriter& pass, int64_t count) {
-  const auto copy = [&](const char* label, DType type) {
-    Work w;
-    w.kind = WorkKind::host_copy;
-    w.bytes = bytes(count, type);
-    pass.communicate(Stream::copy, label, w);
-  };
-  copy("gradients to the host", plan_.precision.gradients);
+  if (!sends_gradients())
+    copy_over(pass, "gradients to the host", count, plan_.precision.gradients);
   Work adam;
   adam.kind = WorkKind::host_adam;
   adam.bytes = bytes(7 * count, DType::fp32);
   pass.communicate(Stream::copy, "adam on the host", adam);
-  copy("parameters from the host", wide_shards(plan_) ? DType::fp32 : plan_.precision.params);
+  if (!plan_.offload.parameters)
+    copy_over(pass, "parameters from the host", count,
+              wide_shards(plan_) ? DType::fp32 : plan_.precision.params);
 }
 
 // The squares of all gradients: over the replicas too where each holds a share of them.

@@ -38,6 +38,7 @@ class StepPrologueEpilogue {
  private:
   bool gathers_beside() const;
   bool reduces_in_passes() const;
+  bool sends_gradients() const;
   bool reduces_embedding() const;
   Bytes bytes(int64_t count, DType type) const { return shard_.bytes(count, 1, type); }
   const StageContent& content(uint16_t stage) const { return plan_.stages[stage]; }
@@ -72,6 +73,8 @@ class StepPrologueEpilogue {
   int64_t optimizer_tensors(OptimizerShare share) const;
   std::vector<TensorIndex> copy_gradients(PassWriter& pass, OptimizerShare share);
   void add_update(RoleItems& items, OptimizerShare share);
+  // Between device and host.
+  void copy_over(PassWriter& pass, std::string_view label, int64_t count, DType type);
   void update_on_host(PassWriter& pass, int64_t count);
   void add_norm_reduction(RoleItems& items);
 

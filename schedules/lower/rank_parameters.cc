@@ -86,8 +86,9 @@ class HeldBy {
       const bool sharded = plan_.zero == 3;
       const bool wide = wide_shards(plan_);
       const bool apart = wide || keeps_gathered(plan_);  // from what passes compute with
-      hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
-           wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
+      if (!plan_.offload.parameters)
+        hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
+             wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
       hold(MemoryCategory::gradients, held_.gradients_of(part), p.gradients);
       if (p.own_gradients && p.gradients != p.params && !sharded)
         hold(MemoryCategory::gradients, part.parameters, p.params);
@@ -250,6 +251,7 @@ ParameterParts RankParameters::parts_of(int64_t rank, std::span<const uint16_t> 
 }
 
 int64_t RankParameters::gradients_of(const ParameterPart& part) const {
+  if (sums_gradients_on_host(plan())) return part.share - host_share(part.share);
   return plan().zero >= 2 ? part.share : part.parameters;
 }
 

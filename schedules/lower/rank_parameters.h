@@ -57,7 +57,7 @@ class RankParameters {
   }
   // Of one stage together.
   int64_t count(int64_t rank, uint16_t stage) const;
-  // Those that the rank has a gradient of after the reduction.
+  // Those that the GPU has a gradient of after the reduction.
   int64_t gradients_of(const ParameterPart& part) const;
   // Of `share` parameters those whose optimizer states are in the host's memory.
   int64_t host_share(int64_t share) const;

@@ -59,9 +59,10 @@ struct MemoryInterval {
 // What was forecast: what a headline names, and the layout and the batch in numbers.
 struct ScenarioSummary {
   std::string name, file, hash;
-  std::string gpu;       // "A100-SXM-80G"
-  std::string schedule;  // "interleaved 1F1B"
-  int64_t gpus = 1;      // tp * cp * pp * dp
+  std::string gpu;                // "A100-SXM-80G"
+  std::string schedule;           // "interleaved 1F1B"
+  std::string mode = "training";  // or "prefill", "decode"
+  int64_t gpus = 1;               // tp * cp * pp * dp
   int64_t tp = 1, cp = 1, ep = 1, etp = 1, pp = 1, vpp = 1, dp = 1;
   int64_t zero = 0;
   int64_t global_batch = 1, micro_batch = 1;  // sequences of a step, of a microbatch
@@ -93,7 +94,8 @@ struct RankMemory {
   RoleMemory memory;
   std::string peak_at;  // "fc1, forward of stage 0 microbatch 7": its largest moment
   Bytes reserved{};     // what the caching allocator takes from the device
-  // Bytes at the peak by tensor label, largest first.
+  // Tensors that passes hold at the peak, of any category, by label, largest first; not what is
+  // held through the step.
   std::vector<std::pair<std::string, Bytes>> activation_terms;
 };
 

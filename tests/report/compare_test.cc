@@ -143,6 +143,19 @@ TEST(CompareTable, StepsOfDifferentWorkAreComparedByTheirRate) {
   EXPECT_FALSE(comparable_steps(results));
 }
 
+TEST(CompareTable, AForwardAloneIsNotComparedWithTraining) {
+  std::array results{result(100, 2), result(50, 1)};
+  results[1].scenario.mode = "prefill";
+  EXPECT_FALSE(comparable_steps(results));
+  const Winners w = compare_winners(results);
+  EXPECT_FALSE(w.fastest || w.smallest || w.best_per_gib);
+  const std::array<std::string, 2> names{"a", "b"};
+  const std::string table = compare_table(results, names, 0);
+  EXPECT_THAT(table, Not(HasSubstr("least memory")));
+  EXPECT_THAT(table, Not(HasSubstr("-50.0 %")));
+  EXPECT_THAT(table, HasSubstr("Modes differ: a forward alone and a training step"));
+}
+
 TEST(CompareTable, APaddedVocabularyIsNoOtherWork) {
   std::array results{result(100, 1), result(50, 2)};
   results[0].model_flops_per_step = 1000;
@@ -201,6 +214,17 @@ TEST(CheckTable, SaysHowFarEachFigureIsOffAndWhetherThatIsWithinItsTolerance) {
   EXPECT_THAT(text, HasSubstr("step time: 2 runs, median error 5.0 %, worst 30.0 %\n"));
   EXPECT_THAT(text, Not(HasSubstr("peak memory: 1 runs")));
   EXPECT_THAT(text, Not(HasSubstr("doubts")));
+}
+
+TEST(CheckTable, AnErrorNextToItsToleranceHasTheDigitsThatTellThemApart) {
+  const auto line = [](double predicted) {
+    const CheckedFigure f{"a", Figure::step_time, predicted, 1, 0.05, ""};
+    return check_table(std::vector{f}, {});
+  };
+  EXPECT_THAT(line(0.9498), HasSubstr("-5.02 %  5.00 %  outside"));
+  EXPECT_THAT(line(0.9502), HasSubstr("-5.0 %  5.0 %\n"));
+  EXPECT_THAT(line(0.9498), Not(HasSubstr("-5.0 %")));
+  EXPECT_THAT(line(1.05001), HasSubstr("+5.001 %  5.000 %  outside"));
 }
 
 TEST(CheckTable, MemoryThatIsReservedStandsBesideWhatIsAllocated) {

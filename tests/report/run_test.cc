@@ -176,6 +176,17 @@ TEST(TextReport, AWhatIfThatMakesItSlowerSaysSo) {
   EXPECT_TRUE(std::regex_search(text_report(r), std::regex("TP exposed .* \\+0\\.010 ms\n")));
 }
 
+TEST(TextReport, UnevenStagesThatSuitTheScheduleSaySo) {
+  Result r = sample_result();
+  r.account.by_role[r.account.critical_role][static_cast<size_t>(Spend::imbalance)] = Time{100};
+  r.what_if = {{Spend::imbalance, Time{-10'000'000}}};
+  EXPECT_TRUE(std::regex_search(text_report(r), std::regex("imbalance .* \\+0\\.010 ms\n")))
+      << text_report(r);
+  EXPECT_THAT(text_report(r), HasSubstr("stages of equal times would make the step longer\n"));
+  r.what_if = {{Spend::imbalance, Time{10'000'000}}};
+  EXPECT_THAT(text_report(r), Not(HasSubstr("stages of equal times")));
+}
+
 TEST(TextReport, LinesThatWouldShowNothingAreLeftOut) {
   Result r = sample_result();
   auto& table = r.account.by_role[r.account.critical_role];

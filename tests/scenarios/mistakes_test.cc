@@ -182,6 +182,38 @@ TEST(Mistakes, Yaml) {
   });
 }
 
+TEST(Mistakes, TwoValuesInOneSet) {
+  const auto failure = [](const char* path, const char* value) {
+    return testing::failure_with({{path, value}});
+  };
+  const testing::Failure f = failure("parallel.tp", "4,pp=2");
+  EXPECT_THAT(f.lines,
+              ::testing::ElementsAre("E107 1:1 the value of 'parallel.tp' has a second one in it: "
+                                     "parallel.pp=2"));
+  EXPECT_EQ(f.all.front().help, "--set (-s) takes one: -s parallel.tp=4 -s parallel.pp=2");
+  EXPECT_THAT(failure("schedule", "1f1b, batch.micro=2").all.front().help,
+              ::testing::HasSubstr("-s schedule=1f1b -s batch.micro=2"));
+  EXPECT_EQ(testing::load_with({{"name", "a,b=c"}}).name, "a,b=c");
+}
+
+// As pasted from a page; yaml-cpp would name the line behind it.
+TEST(Mistakes, ABlankThatIsNoSpace) {
+  const auto lines = [](const std::string& text) { return testing::failure(text).lines; };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(
+      lines("model: llama3-8b\ncluster:\u00a0dgx-h100 x 2\nbatch: {global: 64, seq: 8192}\n"),
+      ElementsAre("E100 2:9 a no-break space (U+00A0) stands where YAML takes a space"));
+  EXPECT_THAT(lines("model: llama3-8b\nbatch: {global:\u00a064, seq: 8192}\n"),
+              ElementsAre("E100 2:16 a no-break space (U+00A0) stands where YAML takes a space"));
+  EXPECT_THAT(lines("model: llama3-8b\nparallel:\n\u00a0\u00a0tp: 2\n"),
+              ElementsAre("E100 3:2 a no-break space (U+00A0) stands where YAML takes a space"));
+  // Inside a text and in a comment it is a letter, and another mistake is named.
+  EXPECT_THAT(lines("name: a\u00a0b\nmodel: [\u2003x\n"),
+              ElementsAre("E100 2:9 a blank (U+2003) stands where YAML takes a space"));
+  EXPECT_THAT(lines("name: a\u00a0b #:\u00a0c\nparallel: {tp: 2\n"),
+              ElementsAre(::testing::HasSubstr("this is not valid YAML")));
+}
+
 // Each case, variant and replica is a run of its own.
 TEST(Limits, NumbersOfRunsAreBounded) {
   const Failure replicas = testing::failure_with({{"replicas", "1000000"}});

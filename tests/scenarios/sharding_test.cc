@@ -113,6 +113,7 @@ TEST(ShardingKeys, CopiesDivideTheReplicas) {
 
 TEST(ShardingKeys, Offloading) {
   const Scenario s = load_with({{"parallel.zero", "3"},
+                                {"parallel.fsdp", "deepspeed"},
                                 {"offload.optimizer", "0.5"},
                                 {"offload.parameters", "true"},
                                 {"offload.activation_layers", "4"}});
@@ -120,6 +121,23 @@ TEST(ShardingKeys, Offloading) {
   EXPECT_TRUE(s.plan.offload.parameters);
   EXPECT_EQ(s.plan.offload.activation_layers, 4);
   EXPECT_EQ(failure_with({{"offload.parameters", "true"}}).codes, "E127");
+}
+
+// Its shards are the optimizer's own parameters, which updates them where they are.
+TEST(ShardingKeys, PyTorchsOptimizerIsWhereItsParametersAre) {
+  const Scenario s = load_with({{"parallel.zero", "3"}, {"offload.parameters", "true"}});
+  EXPECT_EQ(s.plan.offload.optimizer, 1);
+  EXPECT_THAT(setting(s, "offload.optimizer"), HasSubstr("derived"));
+  EXPECT_EQ(
+      failure_with(
+          {{"parallel.zero", "3"}, {"offload.parameters", "true"}, {"offload.optimizer", "0.5"}})
+          .codes,
+      "E127");
+  EXPECT_EQ(
+      load_with(
+          {{"parallel.zero", "3"}, {"parallel.fsdp", "megatron"}, {"offload.parameters", "true"}})
+          .plan.offload.optimizer,
+      0);
 }
 
 TEST(ShardingKeys, CompressedGradients) {

@@ -153,6 +153,20 @@ TEST(Size, FewerBitsNeedFewerGpusToInfer) {
   EXPECT_LT(size.inference[2].layout->result.step_time, size.inference[1].layout->result.step_time);
 }
 
+// 61 layers cannot be cut into equal stages: tensor parallelism goes beyond a node.
+TEST(Size, InfersModelsOfAPrimeNumberOfLayersOnSeveralNodes) {
+  SizeOptions options;
+  options.most_gpus = 32;
+  const ModelSize size = size_model("deepseek-v3", {}, options);
+  ASSERT_EQ(size.inference.size(), 3u);
+  const std::optional<SizedLayout>& bf16 = size.inference[0].layout;
+  const std::optional<SizedLayout>& int8 = size.inference[1].layout;
+  ASSERT_TRUE(bf16.has_value() && int8.has_value());
+  EXPECT_EQ(bf16->gpus, 32);
+  EXPECT_EQ(bf16->tp, 32);
+  EXPECT_EQ(int8->gpus, 16);
+}
+
 TEST(Size, ReportStaysWithinEightyColumns) {
   SizeOptions options;
   options.tokens = 300e9;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/what_if.h"
 
 namespace stepcast::waits_test {
 namespace {
@@ -55,6 +56,21 @@ TEST(Waits, EveningStagesOutIsToldThoughTheSlowestOneIsCritical) {
   ASSERT_NE(even, r.what_if.end());
   EXPECT_GT(even->saved, r.step_time / 5);
   EXPECT_LT(even->saved, r.step_time / 2);
+}
+
+// Where nobody waits for unlike stages and equal ones would take longer there is no cost to remove.
+TEST(Waits, StagesThatCostNothingByTheirDifferenceHaveNoWhatIf) {
+  Variation levelled;
+  levelled.pass_scale = {0.5};
+  const auto answers = [&](Time waited, Time then) {
+    SpendTable account{};
+    account[static_cast<size_t>(Spend::imbalance)] = waited;
+    return what_if(account, levelled, Time{100}, [&](const Variation&) { return then; });
+  };
+  EXPECT_TRUE(answers(Time{0}, Time{105}).empty());
+  EXPECT_TRUE(answers(Time{0}, Time{100}).empty());
+  EXPECT_EQ(answers(Time{0}, Time{90}).at(0).saved, Time{10});
+  EXPECT_EQ(answers(Time{7}, Time{105}).at(0).saved, Time{-5});
 }
 
 }  // namespace

@@ -427,6 +427,40 @@ TEST(Sharding, AnOffloadedOptimizerLeavesItsShareOnTheHost) {
   EXPECT_EQ(updated, 28 * share);
 }
 
+// Bytes that go between device and host in a step.
+int64_t host_copies(const OpGraph& graph) {
+  int64_t bytes = 0;
+  for (const Item& item : graph.roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops) {
+      const Work& work = graph.works[static_cast<size_t>(op.work)];
+      if (work.kind == WorkKind::host_copy) bytes += work.bytes.value;
+    }
+  }
+  return bytes;
+}
+
+// Parameters of the shares of all units, each rounded up: of the eight layers and what is beside
+// them.
+int64_t in_units(const Plan& plan) {
+  StageContent layer = plan.stages[0], ends = plan.stages[0];
+  layer = StageContent{.layers = 1};
+  ends.layers = 0;
+  const ReplicaGroup group = dense_replicas(plan);
+  const auto share = [&](const StageContent& unit) {
+    return group.share(stage_parameters(small_gpt(), plan, unit));
+  };
+  return 8 * share(layer) + share(ends);
+}
+
+// 16-bit shards that come over for one microbatch: of layers for the forward and for the backward.
+int64_t fetched_bytes(const Plan& plan) {
+  StageContent ends = plan.stages[0];
+  ends.layers = 0;
+  const int64_t root = dense_replicas(plan).share(stage_parameters(small_gpt(), plan, ends));
+  return 2 * (2 * in_units(plan) - root);
+}
+
 TEST(Sharding, OffloadedParametersComeBeforeEachGather) {
   Plan plan = fp16_plan(3, 4);
   plan.offload.parameters = true;
@@ -434,11 +468,60 @@ TEST(Sharding, OffloadedParametersComeBeforeEachGather) {
   size_t fetches = 0, gathers = 0;
   for (const Pass& pass : graph.passes)
     for (const Op& op : pass.ops) {
-      fetches += op.stream == Stream::copy ? 1u : 0u;
+      fetches += graph.text(op.label) == "parameter fetch" ? 1u : 0u;
       gathers += graph.text(op.label) == "parameter gather" ? 1u : 0u;
     }
   EXPECT_GT(gathers, 16u);
   EXPECT_EQ(fetches, gathers);
+}
+
+// 2 bytes a parameter of the share leave the device, of any number of ranks.
+TEST(Sharding, OffloadedParametersAreNotOnTheDevice) {
+  for (const int64_t n : {1, 4}) {
+    Plan plan = fp16_plan(3, n);
+    const int64_t share = (parameters(plan) + n - 1) / n;
+    plan.sharding.copied_out = false;  // Megatron's units
+    EXPECT_EQ(static_bytes(lowered(plan)), 16 * share);
+    plan.offload.parameters = true;
+    EXPECT_EQ(static_bytes(lowered(plan)), 14 * share);
+    const RoleMemory memory = trace_memory(lowered(plan))[0];
+    EXPECT_EQ(memory.start, memory.end);
+    // The GPU's optimizer sends what it has written.
+    EXPECT_EQ(host_copies(lowered(plan)), fetched_bytes(plan) + 2 * share);
+  }
+}
+
+// DeepSpeed's buffer of gradients is where its optimizer is: nothing is left on the device.
+TEST(Sharding, DeepSpeedSumsGradientsWhereItsOptimizerIs) {
+  for (const int64_t microbatches : {1, 3}) {
+    Plan plan = fp16_plan(3, 4, microbatches);
+    const int64_t share = (parameters(plan) + 3) / 4;
+    plan.offload.optimizer = 0.5;
+    const int64_t host = share / 2;
+    EXPECT_EQ(static_bytes(lowered(plan)), 2 * share + 14 * (share - host));
+    plan.offload.optimizer = 1;
+    EXPECT_EQ(static_bytes(lowered(plan)), 2 * share);
+    // To the buffer and back in every backward; from the last one in fp32 to the optimizer, which
+    // sends 16-bit parameters.
+    const int64_t shares = in_units(plan);
+    EXPECT_EQ(host_copies(lowered(plan)), microbatches * 4 * shares + 4 * shares + 2 * share);
+    plan.offload.parameters = true;
+    EXPECT_EQ(static_bytes(lowered(plan)), 0);
+    EXPECT_EQ(host_copies(lowered(plan)),
+              microbatches * 4 * shares + 4 * shares + microbatches * fetched_bytes(plan));
+  }
+}
+
+// FSDP's CPUOffloadPolicy: shards, gradients and states are in the host's memory.
+TEST(Sharding, PyTorchKeepsNothingOnTheDeviceBesideOffloadedParameters) {
+  Plan plan = fp16_plan(3, 4);
+  plan.sharding.wide = true;
+  plan.precision = {};
+  plan.offload.parameters = true;
+  plan.offload.optimizer = 1;
+  EXPECT_EQ(static_bytes(lowered(plan)), 0);
+  // Parameters come in fp32, gradients go once.
+  EXPECT_EQ(host_copies(lowered(plan)), 2 * fetched_bytes(plan) + 4 * in_units(plan));
 }
 
 TEST(Sharding, OffloadedActivationsLeaveRoomOnTheDevice) {
