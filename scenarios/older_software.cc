@@ -67,7 +67,8 @@ std::optional<OlderSoftware> compare_with_older_software(std::string_view profil
 std::string remark_on_older_software(std::span<const OlderSoftware> steps) {
   std::set<std::string_view> profiles;
   for (const OlderSoftware& step : steps) profiles.insert(step.profile);
-  const auto [least, most] = std::ranges::minmax(steps, {}, &OlderSoftware::change);
+  auto [least, most] = std::ranges::minmax(steps, {}, &OlderSoftware::change);
+  if (most.change < 0) std::swap(least, most);  // the smaller figure first
   const auto percent = [](double change) { return std::lround(100 * std::abs(change)); };
   const auto than = [](double change) { return change > 0 ? "longer" : "less"; };
   std::string changes;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -67,28 +68,72 @@ std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text
                        warning_of_another(rows, gpu, file), std::move(table)});
 }
 
-PricingTable pricing_table(const Scenario& scenario) {
-  if (scenario.calibration != nullptr) {
-    const CalibrationTable& own = *scenario.calibration;
-    return {&own.table,
-            "table of " + own.table.name() + " in " + own.file +
-                (own.remark.empty() ? "" : "; " + own.remark),
-            own.hash};
-  }
-  const Gpu& gpu = scenario.cluster.node.gpu;
-  const CostTable* const own = shipped_table(gpu.name);
-  const Gpu* const like = gpu.like.get();
-  const CostTable* const other = like != nullptr ? shipped_table(like->name) : nullptr;
-  if (own != nullptr && other != nullptr)
-    return {own, fmt::format("table {}, else that of {}, scaled", gpu.name, like->name),
-            hex_of(hash_text(hex_of(own->text_hash()) + hex_of(other->text_hash())))};
-  if (own != nullptr) return {own, "table " + gpu.name, hex_of(own->text_hash())};
-  if (other != nullptr)
-    return {other, "table " + like->name + ", scaled", hex_of(other->text_hash())};
-  return {nullptr, "no table: roofline", ""};
+std::vector<const CostTable*> measured_tables(const Gpu& gpu) {
+  std::vector<const CostTable*> tables;
+  for (const Gpu* g = &gpu; g != nullptr; g = g->like.get())
+    if (const CostTable* table = shipped_table(g->name)) tables.push_back(table);
+  return tables;
 }
 
-std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices) {
+namespace {
+
+// All of a GPU that prices are scaled by.
+std::string rates_of(const Gpu& gpu) {
+  std::string text = fmt::format("{} {} {} {}", gpu.name, name_of(gpu.arch),
+                                 gpu.memory_bandwidth.value, gpu.power.value);
+  for (const auto& [type, rate] : gpu.peak)
+    text += fmt::format(" {} {}", name_of(type), rate.value);
+  return text;
+}
+
+// ", else that of b200-sxm, scaled".
+std::string words_of(std::span<const CostTable* const> others) {
+  std::string words;
+  for (const CostTable* other : others) words += ", else that of " + other->name();
+  return others.empty() ? "" : words + ", scaled";
+}
+
+}  // namespace
+
+PricingTable pricing_table(const Scenario& scenario) {
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  const CalibrationTable* const users = scenario.calibration.get();
+  PricingTable pricing;
+  pricing.others = measured_tables(gpu);
+  if (users != nullptr) {
+    // It stands for the GPU's own.
+    if (!pricing.others.empty() && pricing.others.front()->name() == gpu.name)
+      pricing.others.erase(pricing.others.begin());
+    pricing.table = &users->table;
+    pricing.title = "table of " + users->table.name() + " in " + users->file;
+  } else if (!pricing.others.empty()) {
+    pricing.table = pricing.others.front();
+    pricing.others.erase(pricing.others.begin());
+    pricing.title = "table " + pricing.table->name();
+  } else {
+    pricing.title = "no table: roofline";
+    return pricing;
+  }
+  const bool is_scaled = users == nullptr && pricing.table->name() != gpu.name;
+  pricing.title += pricing.others.empty() && is_scaled ? ", scaled" : words_of(pricing.others);
+  if (users != nullptr && !users->remark.empty()) pricing.title += "; " + users->remark;
+  pricing.hash = users != nullptr ? users->hash : hex_of(pricing.table->text_hash());
+  if (pricing.others.empty() && !is_scaled) return pricing;
+  std::string all = pricing.hash;
+  for (const CostTable* other : pricing.others) all += " " + hex_of(other->text_hash());
+  for (const Gpu* g = &gpu; g != nullptr; g = g->like.get()) all += "\n" + rates_of(*g);
+  pricing.hash = hex_of(hash_text(all));
+  return pricing;
+}
+
+std::string remark_on_fits(const PricingTable& pricing, const OpGraph& graph,
+                           const Prices& prices) {
+  const auto fit_of = [&](const Work& work) {
+    const FitRow* fit = pricing.table->fit_of(work);
+    for (size_t i = 0; fit == nullptr && i < pricing.others.size(); ++i)
+      fit = pricing.others[i]->fit_of(work);
+    return fit;
+  };
   std::vector<const FitRow*> flagged;
   for (size_t i = 0; i < graph.works.size(); ++i) {
     Work work = graph.works[i];
@@ -97,7 +142,7 @@ std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const P
       work.kind = WorkKind::grouped_gemm;
     const Origin origin = prices.by_work[i].origin;
     if (origin != Origin::interpolated && origin != Origin::extrapolated) continue;
-    const FitRow* fit = table.fit_of(work);
+    const FitRow* fit = fit_of(work);
     if (fit != nullptr && fit->flag != FitFlag::none) flagged.push_back(fit);
   }
   std::ranges::sort(flagged, {}, [](const FitRow* f) { return std::pair(f->kind, f->dtype); });

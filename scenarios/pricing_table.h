@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
@@ -32,15 +33,23 @@ std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text
 
 struct PricingTable {
   const CostTable* table = nullptr;  // null: the roofline and the communication model answer
-  std::string title;                 // "table h100-sxm", "table of h100-sxm in mine.csv"
-  std::string hash;                  // 16 hex digits over the table's text; empty: no table
+  // Those of the GPUs that this one is like, which say what `table` lacks (Gpu::like).
+  std::vector<const CostTable*> others;
+  std::string title;  // "table h100-sxm", "table of h100-sxm in mine.csv"
+  // 16 hex digits over the text of the tables, and over the data of GPUs whose times are scaled;
+  // empty: no table.
+  std::string hash;
 };
+
+// The shipped tables that price a GPU: its own, if there is one, then those of the GPUs that it is
+// like.
+std::vector<const CostTable*> measured_tables(const Gpu& gpu);
 
 // The table lives as long as the scenario.
 PricingTable pricing_table(const Scenario& scenario);
 
 // Flagged fits that some work of the graph was priced by: "fit of gemm bf16 partial, of ..."; empty
-// if there are none.
-std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices);
+// if there are none.  REQUIRES: pricing.table.
+std::string remark_on_fits(const PricingTable& pricing, const OpGraph& graph, const Prices& prices);
 
 }  // namespace stepcast

@@ -98,16 +98,23 @@ void warn_unused_routing(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
-// Where the measured times of a preset price a GPU with other rates.
-void note_changed_rates(const FieldValues& v, Scenario& s) {
+// What is to be said where the measured times of one GPU price another, or cannot.
+void note_like(const FieldValues& v, Scenario& s) {
   Gpu& gpu = s.cluster.node.gpu;
   const Gpu* const like = gpu.like.get();
   if (like == nullptr) return;
   // A table of the user's own says itself what this GPU takes.
-  if (s.calibration != nullptr && s.calibration->table.name() == like->name)
+  if (s.calibration != nullptr && s.calibration->table.name() == like->name) {
     gpu.like = {};
-  else if (v.has("cluster.node.gpu.preset") && v.text("cluster.node.gpu.preset") == like->name)
+    return;
+  }
+  const bool is_changed =
+      v.has("cluster.node.gpu.preset") && v.text("cluster.node.gpu.preset") == like->name;
+  if (is_changed && !measured_tables(gpu).empty())
     s.warnings.push_back(remark_on_changed_rates(gpu));
+  if (!is_changed && measured_tables(*like).empty())
+    s.warnings.push_back(
+        fmt::format("cluster.node.gpu.like: of {} too nothing was measured", like->name));
 }
 
 // The user's own cost table and runs.  Throws InputError for what is wrong with them.
@@ -125,7 +132,8 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s
     if (is_shipped_table(name)) {
       if (!once(table, "cost tables")) return;
       table = true;
-      if (name == gpu.name || (gpu.like.get() != nullptr && name == gpu.like.get()->name)) continue;
+      const std::vector<const CostTable*> tables = measured_tables(gpu);
+      if (!tables.empty() && tables.front()->name() == name) continue;
       s.calibration = read_calibration(std::string(shipped_table_text(name)), name, gpu);
     } else {
       const SourceRef source = files.open(name, v.mark("calibration"));
@@ -213,7 +221,7 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   resolve_run(v, s);
   resolve_calibration(v, files, s);
   if (problems.any()) return {};
-  note_changed_rates(v, s);
+  note_like(v, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);

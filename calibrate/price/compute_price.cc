@@ -84,27 +84,29 @@ namespace {
 Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table,
                   PriceParts* parts = nullptr);
 
-// A factor of the price, unless it is 1.
+// A factor of a price that was measured on another GPU.
 void multiply(Price& price, double factor, const std::string& why, PriceParts* parts) {
+  price.origin = std::max(price.origin, Origin::extrapolated);
   if (factor == 1) return;
   if (parts != nullptr) parts->factors.push_back({why, factor, {}});
   price.time = time_from_seconds(to_seconds(price.time) * factor);
-  price.origin = std::max(price.origin, Origin::extrapolated);
   price.basis += ", times " + why;
 }
 
 // What the table of `measured` has, as far as data sheets and power differ; nothing if it has
-// nothing.  A GPU that may draw more computes faster, as one does whose limit is raised.
+// nothing.  A GPU that may draw more computes faster, as one does whose limit is raised; one that
+// may draw less, slower.
 std::optional<Price> price_like(const Work& work, const Gpu& gpu, const Gpu& measured,
                                 const CostTable& table, PriceParts* parts) {
   Price price = price_alone(work, measured, &table, parts);
   if (price.origin == Origin::roofline) return {};
   multiply(price, to_seconds(roofline_time(work, gpu)) / to_seconds(roofline_time(work, measured)),
            fmt::format("data sheet of {} over that of {}", gpu.name, measured.name), parts);
-  if (measured.power.value > 0 && measured.power < gpu.power) {
+  if (measured.power > Power{} && gpu.power > Power{}) {
     Gpu held = gpu;
-    held.power_limit = measured.power;
-    multiply(price, 1 / slower_at_limit(work, held, gpu.power),
+    held.power_limit = std::min(gpu.power, measured.power);
+    const double slower = slower_at_limit(work, held, std::max(gpu.power, measured.power));
+    multiply(price, gpu.power > measured.power ? 1 / slower : slower,
              fmt::format("{:.0f} W over the {:.0f} W of {}", gpu.power.value, measured.power.value,
                          measured.name),
              parts);

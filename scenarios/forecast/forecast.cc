@@ -616,7 +616,7 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
         fmt::format("; {} own {} in {}", scenario.own_runs->runs,
                     scenario.own_runs->runs == 1 ? "run" : "runs", scenario.own_runs->file);
   if (pricing.table != nullptr) {
-    const std::string remark = remark_on_fits(*pricing.table, *result.graph, *result.prices);
+    const std::string remark = remark_on_fits(pricing, *result.graph, *result.prices);
     if (!remark.empty()) result.calibration += "; " + remark;
   }
   result.calibration_hash = pricing.hash;

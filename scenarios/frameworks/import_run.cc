@@ -438,7 +438,10 @@ void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& ori
   if (nodes > 1 || node.hosts > 1) draft.set("cluster.node.nics.count", as_many(node.nics), why);
   if (node.hosts == 1) return;
   const int64_t hosts = as_many(node.hosts);
-  draft.set("cluster.node.hosts", per_node % hosts == 0 ? hosts : 1, why);
+  if (per_node % hosts == 0)
+    draft.set("cluster.node.hosts", hosts, why);
+  else
+    draft.set("cluster.node.hosts", int64_t{1}, "the GPUs fill no whole hosts");
 }
 
 FsdpStrategy fsdp_strategy(std::string_view word) {

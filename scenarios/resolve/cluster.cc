@@ -68,20 +68,22 @@ void resolve_like(FieldValues& v, Gpu& gpu) {
   const Value* const stated = v.value("cluster.node.gpu.like");
   std::string like;
   v.read("cluster.node.gpu.like", like);
+  const std::string preset = gpu.name;
   if (states_rates(v)) {
-    const std::string preset = gpu.name;
     if (!changed_rate(gpu, preset_node("", preset).gpu).empty()) {
       gpu.name += " changed";
       if (stated == nullptr || stated->mark.in_preset()) like = preset;
     }
   }
-  if (like.empty()) return;
+  if (like.empty() || like == gpu.name) return;
   if (!preset_text(PresetKind::gpu, like)) {
     v.refuse("E125", "cluster.node.gpu.like", "there is no GPU preset '" + like + "'",
              "`stepcast presets gpus` lists them");
     return;
   }
-  gpu.like = MeasuredGpu(preset_node("", like).gpu);
+  Gpu measured = preset_node("", like).gpu;
+  if (like == preset) measured.power = gpu.power;  // which is no rate
+  gpu.like = MeasuredGpu(std::move(measured));
 }
 
 void resolve_gpu(FieldValues& v, Gpu& gpu) {

@@ -372,6 +372,10 @@ TEST(Cluster, AGpuMayBeLikeOneThatWasMeasured) {
   const Gpu changed = gpu_of("{preset: b300-sxm, mem_bw: 9TB/s}");
   EXPECT_EQ(changed.like.get()->name, "b300-sxm");
   EXPECT_EQ(changed.like.get()->like.get()->name, "b200-sxm");
+  // Power alone is no rate, of a changed preset neither.
+  EXPECT_EQ(gpu_of("{preset: h100-sxm, power: 900W}").like.get(), nullptr);
+  EXPECT_EQ(gpu_of("{preset: h100-sxm, power: 900W, mem_bw: 4TB/s}").like.get()->power, Power{900});
+  EXPECT_EQ(gpu_of("{preset: h100-sxm, like: h100-sxm}").like.get(), nullptr);
   const testing::Failure none =
       testing::failure_with({{"cluster.node.gpu", "{preset: h100-sxm, like: h1000}"}});
   EXPECT_EQ(none.codes, "E125");

@@ -95,6 +95,8 @@ TEST(OlderSoftware, OfSeveralStepsIsOneRemark) {
               ::testing::EndsWith("(software: megatron-lm-2021 or megatron-lm-2022) the step takes "
                                   "8 to 21 % longer and does not fit in 1 of 2"));
   EXPECT_THAT(remark({longer, less}), ::testing::EndsWith("takes 8 % less to 21 % longer"));
+  const OlderSoftware far_less{"megatron-lm-2021", -0.3, true};
+  EXPECT_THAT(remark({far_less, less}), ::testing::EndsWith("takes 8 to 30 % less"));
   EXPECT_THAT(remark({of_2022, of_2022}), ::testing::EndsWith("8 % longer and does not fit"));
 }
 

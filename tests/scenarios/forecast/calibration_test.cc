@@ -14,6 +14,7 @@
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/presets.h"
+#include "scenarios/pricing_table.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tests/temporary_folder.h"
@@ -100,6 +101,31 @@ TEST(Calibration, ATableOfAFasterGpuIsUsedWithAWarningThatHasTheNumber) {
               ::testing::Contains(
                   AllOf(HasSubstr("is of h100-sxm, the cluster has h100-sxm changed; gemm,bf16,"),
                         HasSubstr("and the peak of h100-sxm changed is 400"))));
+}
+
+// What a forecast was priced by is told apart where GPUs differ.
+TEST(Calibration, TablesOfOtherGpusAreNamedAndCounted) {
+  const auto priced = [](const std::string& gpu, const std::string& more = "") {
+    return pricing_table(load_scenario_text(
+        "model: llama3-8b\ncluster: {preset: dgx-h100, nodes: 1, node: {gpu: " + gpu +
+            "}}\nbatch: {global: 32, micro: 1, seq: 4096}\n" + more,
+        "priced.yaml"));
+  };
+  const PricingTable own = priced("h100-sxm"),
+                     changed = priced("{preset: h100-sxm, mem_bw: 4TB/s}"),
+                     more = priced("{preset: h100-sxm, mem_bw: 5TB/s}"), like = priced("gb200"),
+                     both = priced("{preset: gb200, mem_bw: 9TB/s}"),
+                     users = priced("gb200", "calibration: b200-sxm\n"),
+                     none = priced("{preset: h100-pcie, mem_bw: 3TB/s}");
+  EXPECT_EQ(own.title, "table h100-sxm");
+  EXPECT_EQ(changed.title, "table h100-sxm, scaled");
+  EXPECT_EQ(like.title, "table gb200, else that of b200-sxm, scaled");
+  EXPECT_EQ(both.title, like.title);
+  EXPECT_EQ(users.title.substr(0, 30), "table of b200-sxm in b200-sxm,");
+  EXPECT_EQ(none.title, "no table: roofline");
+  EXPECT_EQ(none.table, nullptr);
+  const std::set<std::string> hashes{own.hash, changed.hash, more.hash, like.hash, both.hash};
+  EXPECT_EQ(hashes.size(), 5U);
 }
 
 TEST(Calibration, FamiliesLeftToAShippedTableAreTakenFromIt) {

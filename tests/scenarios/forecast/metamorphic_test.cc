@@ -67,7 +67,6 @@ TEST(Metamorphic, BitsAndBytesAreTheSameBandwidth) {
             step_of({{"cluster.node.intra.bw", "300GB/s"}}));
 }
 
-// Ranks of one tensor-parallel group are equal, and so are replicas that lie alike.
 // A GPU that is a little better than a preset is priced as that one was measured.
 TEST(Metamorphic, ABetterGpuIsNeverSlowerThanItsPreset) {
   for (const char* text :
@@ -94,6 +93,7 @@ TEST(Metamorphic, ABetterGpuIsNeverSlowerThanItsPreset) {
   }
 }
 
+// Ranks of one tensor-parallel group are equal, and so are replicas that lie alike.
 TEST(Metamorphic, WhichOfEqualRanksIsSlowDoesNotMatter) {
   const auto step = [](int rank) {
     return step_of({{"perturb", '[' + slow("rank " + std::to_string(rank), 0.7) + ']'}});

@@ -835,6 +835,7 @@ TEST(ImportMegatron, GpusThatFillNoWholeNodesAreNodesOfFewer) {
   EXPECT_EQ(cluster_of("srun -N 32 --ntasks-per-node=4", "gb200-nvl72"),
             std::tuple(128, 2, 64, 64));
   EXPECT_EQ(cluster_of("srun -N 2 --ntasks-per-node=4", "gb200-nvl72"), std::tuple(8, 1, 8, 8));
+  EXPECT_EQ(cluster_of("srun -N 32 --ntasks-per-node=3", "gb200-nvl72"), std::tuple(96, 2, 48, 48));
 }
 
 TEST(ImportMegatron, GpusThatNoNodesMakeUpAreSaidToBeMore) {
