@@ -214,6 +214,23 @@ TEST(Mistakes, ABlankThatIsNoSpace) {
               ElementsAre(::testing::HasSubstr("this is not valid YAML")));
 }
 
+// In quotes, in a block text and within a plain one it is a letter, whatever is before it.
+TEST(Mistakes, ABlankInATextIsNotBehindOtherMistakes) {
+  const auto lines = [](const std::string& text) { return testing::failure(text).lines; };
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  for (const char* text : {"\"see x:\u00a0y\"", "see x -\u00a0y", "|\n  a\n  \u00a0b"}) {
+    const std::string description = std::string("description: ") + text + "\n";
+    EXPECT_THAT(lines("model: llama3-8b\n" + description + "parallel: {tp: 2, zero: 1\nbatch: 1\n"),
+                ElementsAre(HasSubstr("this is not valid YAML")))
+        << text;
+    // Nor does it hide the one that is.
+    EXPECT_THAT(lines("batch: {global:\u00a064}\n" + description + "parallel: {tp: 2\n"),
+                ElementsAre(HasSubstr("E100 1:16 ")))
+        << text;
+  }
+}
+
 // Each case, variant and replica is a run of its own.
 TEST(Limits, NumbersOfRunsAreBounded) {
   const Failure replicas = testing::failure_with({{"replicas", "1000000"}});
