@@ -196,6 +196,13 @@ TEST(Mistakes, TwoValuesInOneSet) {
   EXPECT_EQ(testing::load_with({{"name", "a,b=c"}}).name, "a,b=c");
 }
 
+TEST(Mistakes, AFreeTextMayHaveTheNameOfAKeyInIt) {
+  EXPECT_EQ(testing::load_with({{"name", "run lr=1e-4, seed=3"}}).name, "run lr=1e-4, seed=3");
+  EXPECT_EQ(testing::load_with({{"description", "trial 2, seed=3"}}).name,
+            testing::load_with({}).name);
+  EXPECT_GT(testing::load_with({{"env.X", "a,name=b"}}).plan.grid.tp, 0);
+}
+
 // As pasted from a page; yaml-cpp would name the line behind it.
 TEST(Mistakes, ABlankThatIsNoSpace) {
   const auto lines = [](const std::string& text) { return testing::failure(text).lines; };
