@@ -491,6 +491,18 @@ TEST(Sharding, OffloadedParametersAreNotOnTheDevice) {
   }
 }
 
+// Kept for a step, they come once: of a single rank too, whose host has updated them.
+TEST(Sharding, OffloadedParametersThatAreKeptComeOverOnceAStep) {
+  for (const int64_t n : {1, 4}) {
+    Plan plan = fp16_plan(3, n, 2, 2);
+    plan.sharding.reshard_after_forward = false;
+    plan.offload.optimizer = 1;
+    const int64_t of_the_optimizer = host_copies(lowered(plan));
+    plan.offload.parameters = true;
+    EXPECT_EQ(host_copies(lowered(plan)), of_the_optimizer) << n;
+  }
+}
+
 // DeepSpeed's buffer of gradients is where its optimizer is: nothing is left on the device.
 TEST(Sharding, DeepSpeedSumsGradientsWhereItsOptimizerIs) {
   for (const int64_t microbatches : {1, 3}) {
