@@ -38,11 +38,18 @@ bool says_null(std::string_view text) {
   return word == "null" || word == "Null" || word == "NULL" || word == "~";
 }
 
+// What is written for people, or says nothing of a step: any text is right there.
+bool is_free_text(std::string_view path) {
+  if (path == "name" || path == "description") return true;
+  const Field* field = find_field(path.substr(0, path.find('.')));
+  return field != nullptr && field->type == FieldType::noted;
+}
+
 // "parallel.pp=2" of `parallel.tp=4,pp=2`: a key of the table, or of the same section, and its
 // value behind a comma.
 std::optional<std::string> second_value(std::string_view path, std::string_view text) {
   const size_t comma = text.find(',');
-  if (comma == text.npos || text.find_first_of("{[\"'") < comma) return {};
+  if (is_free_text(path) || comma == text.npos || text.find_first_of("{[\"'") < comma) return {};
   const std::string_view second = trim(text.substr(comma + 1));
   const size_t equals = second.find('=');
   if (equals == second.npos) return {};

@@ -237,23 +237,12 @@ UnitGathers::Unit UnitGathers::unit_with(const StageContent& part) const {
   const int64_t dense = stage_parameters(s_.model, s_.plan, part) - experts;
   Unit unit;
   const auto add = [&](const ReplicaGroup& group, int64_t count, int64_t& gathered) {
-    if (group.shards > 1 || s_.plan.offload.parameters) {
-      gathered = count;
-    } else if (wide_shards(s_.plan)) {
-      unit.cast += count;
-    }
+    if (group.shards > 1 || s_.plan.offload.parameters) gathered = count;
+    if (group.shards == 1 && wide_shards(s_.plan)) unit.cast += count;
   };
   add(dense_replicas(s_.plan), dense, unit.dense);
   add(expert_replicas(s_.plan), experts, unit.experts);
   return unit;
-}
-
-// What a single rank fetches from the host is its parameters (deepspeedai/DeepSpeed
-// deepspeed/runtime/zero/partition_parameters.py: NoGatherHandle).
-bool UnitGathers::copies_out(const Unit& unit) const {
-  const bool gathered = (unit.dense > 0 && dense_replicas(s_.plan).shards > 1) ||
-                        (unit.experts > 0 && expert_replicas(s_.plan).shards > 1);
-  return gathered && s_.plan.sharding.copied_out;
 }
 
 Bytes UnitGathers::cast_bytes(const Unit& unit) const {
@@ -261,30 +250,41 @@ Bytes UnitGathers::cast_bytes(const Unit& unit) const {
 }
 
 void UnitGathers::gather(Unit& unit) {
+  unit.bytes = unit.copied = unit.wide = {};
   // The buffer is set to zero first (partition_parameters.py, _allgather_param: torch.zeros).
   if (s_.plan.sharding.in_lists && unit.is_gathered())
     p_.compute("gather buffer",
                s_.memory_bound(Kernel::fill, s_.bytes(unit.dense + unit.experts, 1)));
   gather_from(dense_replicas(s_.plan), unit.dense, unit);
   gather_from(expert_replicas(s_.plan), unit.experts, unit);
-  if (!unit.is_gathered()) return;
-  if (copies_out(unit)) {
-    unit.buffer = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::communication);
-  } else {
-    unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),
-                             MemoryCategory::parameters);
-  }
+  if (unit.copied.value > 0)
+    unit.buffer = p_.allocate("gathered parameters", unit.copied, MemoryCategory::communication);
+  if (unit.wide.value > 0)
+    unit.fetched = p_.allocate("fetched parameters", unit.wide, MemoryCategory::communication);
+  // Where some of it arrives in place.
+  if (unit.bytes > unit.copied) allocate_whole(unit);
+}
+
+void UnitGathers::allocate_whole(Unit& unit) {
+  unit.whole =
+      p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit), MemoryCategory::parameters);
 }
 
 void UnitGathers::gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit) {
   if (parameters == 0) return;
-  const bool gathered_before = unit.bytes.value > 0;
+  const bool gathered_before = (unit.bytes + unit.wide).value > 0;
   const Work work = parameter_gather(group, parameters, s_.plan.precision);
-  unit.bytes += work.bytes;
+  const Work fetch = parameter_fetch(group, parameters, s_.plan);
+  // What a single rank fetches from the host is its parameters (deepspeedai/DeepSpeed
+  // deepspeed/runtime/zero/partition_parameters.py: NoGatherHandle), but for their format.
+  if (group.shards == 1 && wide_shards(s_.plan)) {
+    unit.wide += fetch.bytes;
+  } else {
+    unit.bytes += work.bytes;
+    if (group.shards > 1 && s_.plan.sharding.copied_out) unit.copied += work.bytes;
+  }
   uint32_t fetched = 0;
-  if (s_.plan.offload.parameters)
-    fetched = p_.communicate(Stream::copy, "parameter fetch",
-                             parameter_fetch(group, parameters, s_.plan));
+  if (s_.plan.offload.parameters) fetched = p_.communicate(Stream::copy, "parameter fetch", fetch);
   if (group.shards > 1) {
     unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
     if (s_.plan.offload.parameters) p_.wait(unit.gather, fetched);
@@ -305,11 +305,10 @@ void UnitGathers::need(size_t index) {
     const Bytes wide = s_.bytes(unit.cast, 1, DType::fp32);
     p_.compute("parameter cast", s_.memory_bound(Kernel::cast, wide + cast_bytes(unit)));
   }
-  const bool copied_out = copies_out(unit);
-  if (copied_out) p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.bytes * 2));
-  if (unit.whole == kNoTensor)
-    unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),
-                             MemoryCategory::parameters);
+  const bool copied_out = unit.copied.value > 0;
+  if (copied_out) p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.copied * 2));
+  if (unit.whole == kNoTensor) allocate_whole(unit);
+  p_.free(unit.fetched);
   if (copied_out) {
     p_.free(last_buffer_);
     if (direction_ == Direction::backward) {
@@ -340,7 +339,6 @@ void UnitGathers::end_recompute(int64_t layer) {
   if (!unit.arrived || !unit.is_gathered()) return;
   p_.free(unit.whole);
   unit.whole = kNoTensor;
-  unit.bytes = {};
   unit.arrived = false;
   gather(unit);
 }

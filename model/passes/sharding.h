@@ -111,14 +111,17 @@ class UnitGathers {
 
  private:
   struct Unit {
-    int64_t dense = 0, experts = 0;  // parameters that are gathered
-    int64_t cast = 0;                // fp32 parameters that this rank holds whole, but computes
-                                     // with in the parameters' format
-    Bytes bytes{};                   // that the gathers bring
-    size_t place = 0;                // index in order_
-    uint32_t gather = 0;             // the op of the last gather
-    TensorIndex buffer = kNoTensor;  // what the gather writes, if it is copied out from there
-    TensorIndex whole = kNoTensor;   // the parameters as compute reads them
+    int64_t dense = 0, experts = 0;   // parameters that are gathered, or fetched from the host
+    int64_t cast = 0;                 // fp32 parameters that this rank holds whole, but computes
+                                      // with in the parameters' format
+    Bytes bytes{};                    // that come in the parameters' format
+    Bytes copied{};                   // of them those that are copied out of the gather's buffer
+    Bytes wide{};                     // that come whole in fp32, from the host
+    size_t place = 0;                 // index in order_
+    uint32_t gather = 0;              // the op of the last gather
+    TensorIndex buffer = kNoTensor;   // what the gather writes, if it is copied out from there
+    TensorIndex fetched = kNoTensor;  // what the fetch of fp32 parameters writes, until the cast
+    TensorIndex whole = kNoTensor;    // the parameters as compute reads them
     bool arrived = false;
 
     bool is_gathered() const { return dense + experts > 0; }
@@ -130,9 +133,9 @@ class UnitGathers {
   void issue(size_t count);
   Unit unit_with(const StageContent& part) const;
   void gather(Unit& unit);
+  void allocate_whole(Unit& unit);
   void gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit);
   void release(size_t unit);
-  bool copies_out(const Unit& unit) const;
   Bytes cast_bytes(const Unit& unit) const;
 
   const Shard& s_;

@@ -149,7 +149,7 @@ std::string cases_panel(std::span<const PageCase> cases, size_t baseline,
     legend += "<li>" + swatch(g.style) + std::string(g.title) + "</li>";
   std::string s = legend + "</ul>\n" + table.finish() + winner_list(cases);
   if (!same_mode(figures)) {
-    s += note("Modes differ: a forward alone and a training step do not compare.");
+    s += note(modes_remark(figures));
   } else if (!same_work) {
     s += note("Tokens or model differ: against the baseline is tokens/s/GPU, not step times.");
   }

@@ -2,6 +2,7 @@
 #include "report/text/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -254,6 +255,13 @@ bool same_mode(std::span<const Result> results) {
       results, [&](const Result& r) { return r.scenario.mode == results.front().scenario.mode; });
 }
 
+std::string modes_remark(std::span<const Result> results) {
+  std::vector<std::string> modes;
+  for (const Result& r : results)
+    if (std::ranges::find(modes, r.scenario.mode) == modes.end()) modes.push_back(r.scenario.mode);
+  return fmt::format("Modes differ ({}): their steps do not compare.", fmt::join(modes, ", "));
+}
+
 bool comparable_steps(std::span<const Result> results) {
   // The same model has a few more FLOPs where tp pads its vocabulary further.
   constexpr double kPadding = 0.01;
@@ -332,7 +340,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   s += trust_table(results, names, style);
   s += winner_lines(results, names, baseline, style);
   if (!same_mode(results)) {
-    s += "\nModes differ: a forward alone and a training step do not compare.\n";
+    s += '\n' + modes_remark(results) + '\n';
   } else if (!same_work) {
     s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
   }

@@ -18,8 +18,11 @@ namespace stepcast {
 // --- stepcast compare
 
 // Whether all results are of one mode: what a forward alone takes says nothing about a training
-// step.
+// step, nor a prompt about a token.
 bool same_mode(std::span<const Result> results);
+
+// Of results of several modes, for a reader: their names, and that steps do not compare.
+std::string modes_remark(std::span<const Result> results);
 
 // Whether all results are of the same work, of one mode, equal tokens and within 1 % the same model
 // FLOPs a step (a vocabulary is padded further for more tp ranks): only then do step times compare.

@@ -21,10 +21,12 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <streambuf>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "sim/system_error.h"
 #include "sim/text.h"
@@ -53,11 +55,10 @@ bool is_other_blank(uint32_t c) {
   return c == 0xA0 || (c >= 0x2000 && c <= 0x200A) || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Where in `text` such a blank stands in the place of one that YAML takes: at the begin of a line
-// or behind what a blank follows.  The last one that begins at `end` or before it; npos: there is
-// none.
-size_t last_other_blank(std::string_view text, size_t end) {
-  size_t found = std::string_view::npos;
+// Where in `text` such blanks may stand in the place of one that YAML takes: at the begin of a line
+// or behind what a blank follows.  Those that begin at `end` or before it.
+std::vector<size_t> other_blanks(std::string_view text, size_t end) {
+  std::vector<size_t> found;
   bool expected = true, comment = false;
   for (size_t i = 0; i < text.size() && i <= end;) {
     const CodePoint point = decode_utf8(text, i);
@@ -68,7 +69,7 @@ size_t last_other_blank(std::string_view text, size_t end) {
     } else if (point.value == '#' && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n')) {
       comment = true;
     } else if (is_other_blank(point.value)) {
-      if (expected && !comment) found = i;
+      if (expected && !comment) found.push_back(i);
     } else if (!blank) {
       expected = std::string_view(":,-?{[").find(text[i]) != std::string_view::npos;
     }
@@ -265,8 +266,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void refuse_blank_in_key(const Value& key) {
-    const size_t at = last_other_blank(key.text, key.text.size());
-    if (at == std::string::npos) return;
+    const std::vector<size_t> blanks = other_blanks(key.text, key.text.size());
+    if (blanks.empty()) return;
+    const size_t at = blanks.back();
     Mark mark = key.mark;
     mark.column += static_cast<int>(at);
     refuse_other_blank(problems_, key.text, at, mark);
@@ -408,6 +410,58 @@ std::string advice(std::string_view line, std::string_view error) {
   return {};
 }
 
+// `text` with a space for each of `blanks`, and how many bytes shorter it is.
+std::pair<std::string, size_t> with_spaces(std::string_view text, std::span<const size_t> blanks) {
+  std::string changed;
+  size_t begin = 0;
+  for (const size_t at : blanks) {
+    changed.append(text.substr(begin, at - begin)).append(1, ' ');
+    begin = at + decode_utf8(text, at).length;
+  }
+  changed.append(text.substr(begin));
+  const size_t fewer = text.size() - changed.size();
+  return {std::move(changed), fewer};
+}
+
+// Whether the parser comes beyond `pos`, where it stops in `text`, if there are spaces in the place
+// of `blanks`, all of which are before it.
+bool goes_further(std::string_view text, size_t pos, std::span<const size_t> blanks,
+                  bool of_scenario) {
+  Problems unsaid;
+  auto [changed, fewer] = with_spaces(text, blanks);
+  const SourceRef source = unsaid.add_source({{}, std::move(changed)});
+  std::vector<RepeatedKey> repeated;
+  TreeBuilder builder(unsaid, source, of_scenario ? nullptr : &repeated);
+  ViewBuffer buffer(source->text);
+  std::istream stream(&buffer);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const Stop&) {  // YAML takes it, though a scenario may not
+  } catch (const YAML::Exception& e) {
+    return static_cast<size_t>(std::max(e.mark.pos, 0)) + fewer > pos;
+  }
+  return true;
+}
+
+// The blank that the parser stops for at `pos` of `text`; npos: it stops for something else, as
+// blanks in quotes and in block texts are letters.  If it goes further with spaces for the last
+// blanks, the first of the fewest of them is it.
+size_t blamed_blank(std::string_view text, size_t pos, bool of_scenario) {
+  const std::vector<size_t> all = other_blanks(text, pos);
+  const auto further = [&](size_t first) {
+    return goes_further(text, pos, std::span(all).subspan(first), of_scenario);
+  };
+  if (all.empty() || !further(0)) return std::string_view::npos;
+  size_t blamed = 0, beyond = all.size();
+  while (beyond - blamed > 1) {
+    const size_t middle = blamed + (beyond - blamed) / 2;
+    (further(middle) ? blamed : beyond) = middle;
+  }
+  return all[blamed];
+}
+
 }  // namespace
 
 namespace {
@@ -434,11 +488,11 @@ Value parse_text(Problems& problems, const SourceRef& source, std::vector<Repeat
   } catch (const Stop&) {
   } catch (const YAML::Exception& e) {
     const auto pos = static_cast<size_t>(std::max(e.mark.pos, 0));
-    const size_t blank = last_other_blank(text, pos);
     if (pos < text.size() && text[pos] == '*' && e.msg.find("anchor") != std::string::npos) {
       problems.add("E104", "aliases are not allowed here", builder.at(e.mark), 1, {},
                    "write the value out, or share it through `extends`");
-    } else if (blank != std::string::npos) {
+    } else if (const size_t blank = blamed_blank(text, pos, repeated == nullptr);
+               blank != std::string::npos) {
       const std::string_view before = std::string_view(text).substr(0, blank);
       const size_t line = before.rfind('\n') + 1;  // npos + 1 = 0
       refuse_other_blank(problems, text, blank,

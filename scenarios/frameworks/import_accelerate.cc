@@ -98,6 +98,13 @@ void accelerate_fsdp(Importing& i) {
     const bool newer = i.a.whole("fsdp_config.fsdp_version", 1) == 2;
     i.draft.set("parallel.zero", int64_t{none ? 0 : 3},
                 i.a.origin(name, "FSDP's default: full shard"));
+    const char* offloads = "fsdp_config.fsdp_offload_params";
+    if (i.a.flag(offloads)) {
+      if (none)
+        i.draft.left_out(i.a.why(offloads));
+      else
+        i.draft.set("offload.parameters", true, i.a.origin(offloads));
+    }
     if (none) return;
     i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1",
                      i.a.origin("fsdp_config.fsdp_version", "Accelerate's default: FSDP 1"));
@@ -138,11 +145,6 @@ void accelerate_fsdp(Importing& i) {
     else if (device != "none")
       i.draft.left_out(i.a.why(name));
   }
-}
-
-void accelerate_offload(Importing& i) {
-  if (i.a.flag("fsdp_config.fsdp_offload_params"))
-    i.draft.left_out(i.a.why("fsdp_config.fsdp_offload_params"));
 }
 
 void accelerate_recompute(Importing& i) {
@@ -194,7 +196,7 @@ constexpr CostArgument kAccelerate[] = {
     {"deepspeed_config.offload_optimizer_device", "offload.optimizer"},
     {"deepspeed_config.offload_param_device", "offload.parameters"},
     {"deepspeed_config.gradient_accumulation_steps", "batch.global"},
-    {"fsdp_config.fsdp_offload_params", "offload.parameters", As::code(accelerate_offload)},
+    {"fsdp_config.fsdp_offload_params", "offload.parameters"},
     {"fsdp_config.fsdp_activation_checkpointing", "recompute.granularity",
      As::code(accelerate_recompute)},
     {"megatron_lm_config.megatron_lm_recompute_activations", "recompute.granularity"},

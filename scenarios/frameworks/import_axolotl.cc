@@ -118,14 +118,19 @@ void axolotl_sharding(Importing& i) {
                    : i.a.given("fsdp_config.fsdp_version")      ? "fsdp_config.fsdp_version"
                                                                 : "fsdp_config";
   FsdpStrategy strategy = fsdp_strategy(i.a.word("fsdp_config.sharding_strategy", "full_shard"));
+  const char* offloads =  // the key that says so
+      i.a.flag("fsdp_config.offload_params") ? "fsdp_config.offload_params" : nullptr;
   for (const std::string& word : i.a.words("fsdp")) {
     const FsdpStrategy named = fsdp_strategy(word);
     strategy.none = strategy.none || named.none;
     strategy.hybrid = strategy.hybrid || named.hybrid;
     strategy.keeps = strategy.keeps || named.keeps;
-    if (lower_case(word) == "offload") i.draft.left_out(i.a.why("fsdp"));
+    if (lower_case(word) == "offload") offloads = "fsdp";
   }
-  if (strategy.none) return i.draft.set("parallel.zero", int64_t{0}, i.a.origin(by));
+  if (strategy.none) {
+    if (offloads != nullptr) i.draft.left_out(i.a.why(offloads));
+    return i.draft.set("parallel.zero", int64_t{0}, i.a.origin(by));
+  }
   const bool newer = i.a.whole("fsdp_config.fsdp_version", i.a.whole("fsdp_version", 1)) == 2;
   i.draft.set("parallel.zero", int64_t{3}, i.a.origin(by));
   i.draft.set_text("parallel.fsdp", newer ? "fsdp2" : "fsdp1", i.a.origin(by));
@@ -139,8 +144,7 @@ void axolotl_sharding(Importing& i) {
     const int64_t nodes = python_whole(i.in.stated("cluster.nodes")).value_or(1);
     if (nodes > 1) i.draft.set("parallel.dp_replicate", nodes, i.a.origin(by));
   }
-  if (i.a.flag("fsdp_config.offload_params"))
-    i.draft.left_out(i.a.why("fsdp_config.offload_params"));
+  if (offloads != nullptr) i.draft.set("offload.parameters", true, i.a.origin(offloads));
 }
 
 void axolotl_precision(Importing& i) {

@@ -43,8 +43,8 @@ void StepPrologueEpilogue::finish(RoleItems& items, int64_t rank) {
   add_optimizer(items, rank);
   if (!gathers_beside() && !gathers_units(model_, plan_)) {
     for (const ParameterPart& part : held_.parts_of(rank)) {
-      if (part.group.shards == 1) continue;
-      items.run_beside(graph_, gather_pass(part), Stream::dp);
+      if (!is_brought(part)) continue;
+      items.run_beside(graph_, gather_pass(part), stream_of(part));
     }
   }
   if (post_validation_) add_zero_gradients(items, rank);
@@ -153,13 +153,25 @@ std::map<uint16_t, uint32_t> StepPrologueEpilogue::add_parameter_gather(RoleItem
   for (uint16_t stage : held_.stages_of(rank)) {
     bool gathered = false;
     for (const ParameterPart& part : held_.parts_of(rank, stage)) {
-      if (part.group.shards == 1) continue;
+      if (!is_brought(part)) continue;
       items.run(graph_, gather_pass(part));
+      if (stream_of(part) == Stream::copy)
+        items.wait(Stream::dp, items.record(Stream::copy));  // one event says that all is there
       gathered = true;
     }
     if (gathered) events[stage] = items.record(Stream::dp);
   }
   return events;
+}
+
+// Shards are gathered; what is in the host's memory comes over, of a single rank too.
+bool StepPrologueEpilogue::is_brought(const ParameterPart& part) const {
+  return part.group.shards > 1 || plan_.offload.parameters;
+}
+
+// That the last op of a part's gather is on.
+Stream StepPrologueEpilogue::stream_of(const ParameterPart& part) {
+  return part.group.shards > 1 ? Stream::dp : Stream::copy;
 }
 
 PassId StepPrologueEpilogue::gather_pass(const ParameterPart& part) {
@@ -178,13 +190,14 @@ PassId StepPrologueEpilogue::gather_pass(const ParameterPart& part) {
   int64_t left = parameters;
   do {
     const int64_t count = std::min(left, most);
-    const Work work = parameter_gather(group, count, plan_.precision);
-    if (plan_.offload.parameters) {
-      const uint32_t fetched =
+    uint32_t fetched = 0;
+    if (plan_.offload.parameters)
+      fetched =
           pass.communicate(Stream::copy, "parameter fetch", parameter_fetch(group, count, plan_));
-      pass.wait(pass.communicate(Stream::dp, "parameter gather", work), fetched);
-    } else {
-      pass.communicate(Stream::dp, "parameter gather", work);
+    if (group.shards > 1) {
+      const uint32_t gathered = pass.communicate(Stream::dp, "parameter gather",
+                                                 parameter_gather(group, count, plan_.precision));
+      if (plan_.offload.parameters) pass.wait(gathered, fetched);
     }
     left -= most;
   } while (left > 0);

@@ -49,6 +49,8 @@ class StepPrologueEpilogue {
   PassId single_pass(std::string_view name, const Work& work, Phase phase);
   PassId collective_pass(std::string_view name, const Work& work, Phase phase,
                          Stream stream = Stream::dp);
+  bool is_brought(const ParameterPart& part) const;
+  static Stream stream_of(const ParameterPart& part);
   PassId gather_pass(const ParameterPart& part);
 
   void add_zero_gradients(RoleItems& items, int64_t rank);

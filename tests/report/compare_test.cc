@@ -153,7 +153,9 @@ TEST(CompareTable, AForwardAloneIsNotComparedWithTraining) {
   const std::string table = compare_table(results, names, 0);
   EXPECT_THAT(table, Not(HasSubstr("least memory")));
   EXPECT_THAT(table, Not(HasSubstr("-50.0 %")));
-  EXPECT_THAT(table, HasSubstr("Modes differ: a forward alone and a training step"));
+  EXPECT_THAT(table, HasSubstr("Modes differ (training, prefill): their steps do not compare."));
+  results[0].scenario.mode = "decode";
+  EXPECT_THAT(compare_table(results, names, 0), HasSubstr("Modes differ (decode, prefill)"));
 }
 
 TEST(CompareTable, APaddedVocabularyIsNoOtherWork) {

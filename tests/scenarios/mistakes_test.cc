@@ -196,6 +196,13 @@ TEST(Mistakes, TwoValuesInOneSet) {
   EXPECT_EQ(testing::load_with({{"name", "a,b=c"}}).name, "a,b=c");
 }
 
+TEST(Mistakes, AFreeTextMayHaveTheNameOfAKeyInIt) {
+  EXPECT_EQ(testing::load_with({{"name", "run lr=1e-4, seed=3"}}).name, "run lr=1e-4, seed=3");
+  EXPECT_EQ(testing::load_with({{"description", "trial 2, seed=3"}}).name,
+            testing::load_with({}).name);
+  EXPECT_GT(testing::load_with({{"env.X", "a,name=b"}}).plan.grid.tp, 0);
+}
+
 // As pasted from a page; yaml-cpp would name the line behind it.
 TEST(Mistakes, ABlankThatIsNoSpace) {
   const auto lines = [](const std::string& text) { return testing::failure(text).lines; };
@@ -212,6 +219,23 @@ TEST(Mistakes, ABlankThatIsNoSpace) {
               ElementsAre("E100 2:9 a blank (U+2003) stands where YAML takes a space"));
   EXPECT_THAT(lines("name: a\u00a0b #:\u00a0c\nparallel: {tp: 2\n"),
               ElementsAre(::testing::HasSubstr("this is not valid YAML")));
+}
+
+// In quotes, in a block text and within a plain one it is a letter, whatever is before it.
+TEST(Mistakes, ABlankInATextIsNotBehindOtherMistakes) {
+  const auto lines = [](const std::string& text) { return testing::failure(text).lines; };
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  for (const char* text : {"\"see x:\u00a0y\"", "see x -\u00a0y", "|\n  a\n  \u00a0b"}) {
+    const std::string description = std::string("description: ") + text + "\n";
+    EXPECT_THAT(lines("model: llama3-8b\n" + description + "parallel: {tp: 2, zero: 1\nbatch: 1\n"),
+                ElementsAre(HasSubstr("this is not valid YAML")))
+        << text;
+    // Nor does it hide the one that is.
+    EXPECT_THAT(lines("batch: {global:\u00a064}\n" + description + "parallel: {tp: 2\n"),
+                ElementsAre(HasSubstr("E100 1:16 ")))
+        << text;
+  }
 }
 
 // Each case, variant and replica is a run of its own.

@@ -355,12 +355,13 @@ class ArgumentWriter {
   }
 
   void write_overlap() {
-    // Megatron-FSDP reduces beside the backward whatever it is told
+    // Megatron-FSDP reduces beside the backward whatever it is told, as PyTorch's does
     // (megatron/core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); validate_args() refuses
     // to gather beside the forward without that, and without sharding.
     const bool reduces = p_.overlap.dp_grad || p_.zero > 1;
     if (reduces && !p_.overlap.dp_grad)
-      note("Megatron's FSDP reduces beside the backward; overlap.dp_grad false is not written");
+      note(std::string(uses_torch_fsdp() ? "PyTorch's FSDP2" : "Megatron's FSDP") +
+           " reduces beside the backward; overlap.dp_grad false is not written");
     if (!uses_torch_fsdp()) {
       flag(reduces, "--overlap-grad-reduce");
       flag(reduces && p_.overlap.dp_param && p_.zero > 0, "--overlap-param-gather");
@@ -443,7 +444,7 @@ class ArgumentWriter {
 
 std::string why_not_megatron(const Scenario& s) {
   const Transformer& m = s.model;
-  if (!s.plan.trains()) return "nothing is trained: Megatron's arguments are of a training";
+  if (!s.plan.trains()) return "a forward alone: pretrain_gpt.py trains";
   if (m.encoder_layers > 0) return "an encoder and a decoder: pretrain_gpt.py trains decoders";
   if (m.bidirectional) return "attention to both sides: pretrain_gpt.py trains decoders";
   if (!m.compressions.empty())
@@ -464,7 +465,9 @@ std::string why_not_megatron(const Scenario& s) {
 ExportedArguments export_megatron(const Scenario& scenario) {
   if (const std::string why = why_not_megatron(scenario); !why.empty())
     throw file_error("E130", "not supported yet: Megatron's arguments for " + why, scenario.file,
-                     "what they would train is another model, of another step");
+                     scenario.plan.trains()
+                         ? "what they would train is another model, of another step"
+                         : "mode: training has them");
   return ArgumentWriter(scenario).write();
 }
 

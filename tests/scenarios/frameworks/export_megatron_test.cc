@@ -155,6 +155,11 @@ TEST(ExportMegatron, FullShardingIsWrittenAsMegatronStartsIt) {
                                            "kernels: {gradient_accumulation_fusion: false}\n"
                                            "overlap: {dp_param: true}\n");
   EXPECT_THAT(torch.text, HasSubstr("--use-torch-fsdp2"));
+  EXPECT_THAT(exported("zero: 3, fsdp: fsdp2",
+                       "kernels: {gradient_accumulation_fusion: false}\n"
+                       "overlap: {dp_grad: false}\n")
+                  .notes,
+              ::testing::Contains(HasSubstr("PyTorch's FSDP2 reduces beside the backward")));
   for (const char* refused : {"--use-megatron-fsdp", "--use-distributed-optimizer",
                               "--overlap-param-gather", "fsdp_dtensor", "MAX_CONNECTIONS"})
     EXPECT_THAT(torch.text, ::testing::Not(HasSubstr(refused)));
@@ -233,7 +238,8 @@ TEST(ExportMegatron, WhatPretrainGptIsNotIsRefused) {
   EXPECT_THAT(why("model_type: gemma4_text"), HasSubstr("several sizes"));
   EXPECT_THAT(why("model_type: deepseek_v4, num_hidden_layers: 4, compress_ratios: [0, 4, 128, 4]"),
               HasSubstr("compressed keys"));
-  EXPECT_THAT(why("preset: llama3-8b", "mode: prefill\n"), HasSubstr("nothing is trained"));
+  EXPECT_THAT(why("preset: llama3-8b", "mode: prefill\n"),
+              HasSubstr("a forward alone: pretrain_gpt.py"));
   EXPECT_EQ(why("preset: llama3-8b"), "");
 }
 

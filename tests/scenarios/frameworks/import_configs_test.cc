@@ -952,6 +952,22 @@ TEST(ImportAxolotl, StrategiesOfShardingAreRead) {
   EXPECT_EQ(value_of(import_run(hybrid), "parallel.dp_replicate"), "4");
 }
 
+// FSDP's CPU offloading, if there are shards to offload.
+TEST(ImportAxolotl, OffloadedParametersOfFsdpAreOffloaded) {
+  for (const char* text : {"fsdp_version: 2\nfsdp_config: {offload_params: true}\n",
+                           "fsdp: full_shard offload\n", "fsdp: [full_shard, offload]\n"}) {
+    const ImportedRun run = import_run(axolotl(text));
+    EXPECT_EQ(value_of(run, "offload.parameters"), "true") << text;
+    EXPECT_THAT(notes(run), Not(HasSubstr("not modelled"))) << text;
+  }
+  for (const char* text : {"fsdp_config: {sharding_strategy: NO_SHARD, offload_params: true}\n",
+                           "fsdp: [no_shard, offload]\n"}) {
+    const ImportedRun whole = import_run(axolotl(text));
+    EXPECT_EQ(value_of(whole, "offload.parameters"), "") << text;
+    EXPECT_THAT(notes(whole), HasSubstr("not modelled")) << text;
+  }
+}
+
 // axolotl shards by FSDP wherever fsdp_config says anything (core/builders/base.py).
 TEST(ImportAxolotl, AnyKeyOfItsConfigurationIsFsdp) {
   for (const char* key :
@@ -1162,6 +1178,19 @@ TEST(ImportAccelerate, TheTypeOfTheJobMayBeInLowerCase) {
                                        type))),
                        "batch.global"),
               "32");
+}
+
+// FSDP's CPU offloading, if there are shards to offload.
+TEST(ImportAccelerate, OffloadedParametersOfFsdpAreOffloaded) {
+  const auto run_with = [](const std::string& keys) {
+    return import_run(accelerate("distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {" + keys +
+                                 "fsdp_offload_params: true}\n"));
+  };
+  EXPECT_EQ(value_of(run_with("fsdp_version: 2, "), "offload.parameters"), "true");
+  EXPECT_THAT(notes(run_with({})), Not(HasSubstr("not modelled")));
+  const ImportedRun whole = run_with("fsdp_sharding_strategy: NO_SHARD, ");
+  EXPECT_EQ(value_of(whole, "offload.parameters"), "");
+  EXPECT_THAT(notes(whole), HasSubstr("not modelled"));
 }
 
 TEST(ImportAccelerate, AStatedModelIsEnough) {

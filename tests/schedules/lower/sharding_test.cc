@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "model/parameters.h"
 #include "model/replicas.h"
@@ -491,6 +492,18 @@ TEST(Sharding, OffloadedParametersAreNotOnTheDevice) {
   }
 }
 
+// Kept for a step, they come once: of a single rank too, whose host has updated them.
+TEST(Sharding, OffloadedParametersThatAreKeptComeOverOnceAStep) {
+  for (const int64_t n : {1, 4}) {
+    Plan plan = fp16_plan(3, n, 2, 2);
+    plan.sharding.reshard_after_forward = false;
+    plan.offload.optimizer = 1;
+    const int64_t of_the_optimizer = host_copies(lowered(plan));
+    plan.offload.parameters = true;
+    EXPECT_EQ(host_copies(lowered(plan)), of_the_optimizer) << n;
+  }
+}
+
 // DeepSpeed's buffer of gradients is where its optimizer is: nothing is left on the device.
 TEST(Sharding, DeepSpeedSumsGradientsWhereItsOptimizerIs) {
   for (const int64_t microbatches : {1, 3}) {
@@ -522,6 +535,57 @@ TEST(Sharding, PyTorchKeepsNothingOnTheDeviceBesideOffloadedParameters) {
   EXPECT_EQ(static_bytes(lowered(plan)), 0);
   // Parameters come in fp32, gradients go once.
   EXPECT_EQ(host_copies(lowered(plan)), 2 * fetched_bytes(plan) + 4 * in_units(plan));
+}
+
+// Bytes of all works of this label; the optimizer's copy to 16 bits is a cast.
+int64_t bytes_of(const OpGraph& graph, std::string_view label) {
+  int64_t bytes = 0;
+  for (const Item& item : graph.roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops) {
+      const Work& work = graph.works[static_cast<size_t>(op.work)];
+      const bool of_optimizer = label == "parameter copy" && work.kernel == Kernel::cast;
+      if (graph.text(op.label) == label && !of_optimizer) bytes += work.bytes.value;
+    }
+  }
+  return bytes;
+}
+
+// A single rank's fp32 parameters are not gathered, but computed with in 16 bits all the same.
+TEST(Sharding, WhatASingleRankFetchesInFp32IsCast) {
+  for (const bool copied_out : {true, false}) {
+    Plan plan = fp16_plan(3, 1);
+    plan.sharding.wide = true;
+    plan.sharding.copied_out = copied_out;
+    plan.precision = {};
+    plan.offload.parameters = true;
+    plan.offload.optimizer = 1;
+    const OpGraph graph = lowered(plan);
+    EXPECT_EQ(bytes_of(graph, "parameter fetch"), 2 * fetched_bytes(plan));
+    EXPECT_EQ(bytes_of(graph, "parameter cast"), 3 * fetched_bytes(plan));  // 4 read, 2 written
+    EXPECT_EQ(bytes_of(graph, "parameter copy"), 0);
+    const RoleMemory memory = trace_memory(graph)[0];
+    EXPECT_EQ(memory.start, memory.end);
+  }
+}
+
+// Of a unit whose experts are on one rank, what is gathered is copied out, and no more.
+TEST(Sharding, FetchedExpertsOfASingleRankAreNotCopiedOut) {
+  Transformer model = small_gpt();
+  model.experts = 8;
+  model.experts_per_token = 2;
+  model.moe_ffn = 4096;
+  Plan plan = fp16_plan(3, 4);
+  plan.ep = plan.grid.ep = 4;
+  ASSERT_EQ(expert_replicas(plan).shards, 1);
+  plan.offload.parameters = true;
+  const OpGraph graph =
+      lower(model, plan, find_schedule_family("1f1b")->generate({.pp = 1, .microbatches = 1}));
+  check_graph(graph);
+  EXPECT_GT(bytes_of(graph, "parameter gather"), 0);
+  EXPECT_EQ(bytes_of(graph, "parameter copy"), 2 * bytes_of(graph, "parameter gather"));
+  const RoleMemory memory = trace_memory(graph)[0];
+  EXPECT_EQ(memory.start, memory.end);
 }
 
 TEST(Sharding, OffloadedActivationsLeaveRoomOnTheDevice) {
