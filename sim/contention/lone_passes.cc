@@ -14,9 +14,9 @@
 // late matters; if not, any earlier moment of the host does as well.  And compute that goes on from
 // the pass before without a break keeps the fraction of 1/4096 ps.
 //
-// Recorded, the row also has what the pass stood still for, 0.3 beside the all-gather and 0.2
-// longer for its sake, which is booked each time; what lies between passes is written down as the
-// engine of equal ranks does.
+// Recorded, the row also has what the compute stream stood still for and how much longer it was
+// busy than priced (0.5 in the example), which is booked each time; what lies between passes is
+// written down as the engine of equal ranks does.
 #include "sim/contention/lone_passes.h"
 
 #include <algorithm>
